@@ -1,0 +1,1 @@
+"""Records LangChain and LangGraph agents for agentlightning."""

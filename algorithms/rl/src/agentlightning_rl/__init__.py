@@ -1,0 +1,1 @@
+"""Reinforcement learning on traced rollouts for agentlightning, on TRL."""

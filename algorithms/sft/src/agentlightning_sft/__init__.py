@@ -1,0 +1,1 @@
+"""Supervised fine-tuning from recorded traces for agentlightning, on TRL."""

@@ -1,0 +1,235 @@
+"""The contract of an algorithm, and what the trainer hands it."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from agentlightning.engine import Engine, Weights
+from agentlightning.records import (
+    JSON,
+    LLM,
+    Mode,
+    Resource,
+    Resources,
+    ResourcesVersion,
+    Rollout,
+    RolloutConfig,
+    Run,
+    Span,
+)
+from agentlightning.samples import CreditRules, Explanation, Limits, Transition
+from agentlightning.store import Store
+
+if TYPE_CHECKING:
+    from agentlightning.config import Config
+
+
+@dataclass
+class Budget:
+    """What a run may spend; None for no limit. ``spent`` counts by the same names."""
+
+    rollouts: int | None = None
+    llm_calls: int | None = None
+    seconds: float | None = None
+    tokens: int | None = None
+    spent: dict[str, float] = field(default_factory=dict)
+
+    def left(self, what: str) -> float:
+        """How much of ``what`` is left; infinite without a limit."""
+        limit = getattr(self, what)
+        return math.inf if limit is None else limit - self.spent.get(what, 0)
+
+
+@dataclass(frozen=True)
+class RolloutResult:
+    """One finished rollout with its samples.
+
+    Built only after the endpoint's and the runner's sinks have flushed the attempt, so nothing is
+    missing from ``spans`` because it was late.
+
+    Attributes:
+        reward: the outcome by the credit rules; None = unscored, never 0.0.
+        rewards: the outcome rewards by name.
+        transitions: one for each choice of each call, dropped ones included with their reason.
+    """
+
+    rollout: Rollout
+    spans: Sequence[Span]
+    reward: float | None
+    rewards: Mapping[str, float]
+    transitions: Sequence[Transition]
+    rules: CreditRules
+    limits: Limits = Limits()
+
+    @property
+    def status(self) -> str:
+        """The rollout's status."""
+        return self.rollout.status
+
+    @property
+    def output(self) -> JSON:
+        """What the agent returned."""
+        return self.rollout.output
+
+    def messages(self, agent: str | None = None) -> list[dict[str, JSON]]:
+        """The longest conversation recorded, the last reply included; of one agent if named."""
+        from agentlightning.llm_api import conversation
+
+        calls = [span.call for span in self.spans if span.call and span.call.complete]
+        mine = [conversation(call) for call in calls if agent is None or call.agent == agent]
+        return max(mine, key=len, default=[])
+
+    def explain(self) -> Explanation:
+        """What became of every call and reward."""
+        from agentlightning.samples import explain
+
+        return explain(self.rollout, self.spans, self.rules, self.limits)
+
+
+class RolloutBatch(ABC):
+    """Rollouts under way. Iterating gives each as it finishes."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[RolloutResult]: ...
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def wait(self, timeout_s: float | None = None) -> list[RolloutResult]:
+        """All results, in the order of the tasks (each task's copies side by side)."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Cancel what is not finished; its results come back with status ``cancelled``."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The agent on the validation tasks with one version of the resources.
+
+    ``reward`` is the mean over the scored rollouts, None if none was scored. Missing ones (failed,
+    cancelled) and unscored ones are counted, never taken for 0.
+    """
+
+    reward: float | None
+    scored: int
+    unscored: int
+    missing: int
+    version: int
+
+
+class AlgorithmContext(ABC):
+    """What an algorithm may use; implemented by the trainer.
+
+    Attributes:
+        run: the run everything is recorded in.
+        config: the top level of the configuration.
+        train: training tasks. val: validation tasks; may be empty.
+        resources: the version current at the start.
+        run_dir: where files of this run go.
+    """
+
+    run: Run
+    config: Config
+    train: Sequence[JSON]
+    val: Sequence[JSON]
+    store: Store
+    resources: ResourcesVersion
+    seed: int
+    run_dir: Path
+    budget: Budget
+
+    @abstractmethod
+    def engine(self) -> Engine:
+        """The engine the configuration names, for its ``model``; not started."""
+
+    @abstractmethod
+    def serve(self, engine: Engine, *, name: str = "llm") -> LLM:
+        """Start the engine behind the endpoint; the resource ``name`` leads there from now on."""
+
+    @abstractmethod
+    def rollouts(
+        self,
+        tasks: Sequence[JSON],
+        *,
+        resources: ResourcesVersion | None = None,
+        n: int = 1,
+        mode: Mode = "train",
+        config: RolloutConfig | None = None,
+        rules: CreditRules | None = None,
+        limits: Limits | None = None,
+        key: str | None = None,
+    ) -> RolloutBatch:
+        """Run the agent ``n`` times on each task; returns at once.
+
+        The ``n`` rollouts of a task share a group id. The same ``key`` after a restart gives the same
+        rollouts, so none is paid for twice. ``rules`` and ``limits`` shape the results' samples.
+        """
+
+    @abstractmethod
+    def publish(
+        self,
+        resources: Mapping[str, Resource],
+        *,
+        weights: Mapping[str, Weights] | None = None,
+        note: str = "",
+        candidate: bool = False,
+    ) -> ResourcesVersion:
+        """Post better resources (merged over the current ones).
+
+        ``weights`` by resource name: the endpoint pauses and drains, the engine loads, the ``LLM`` is
+        stamped with a new version, requests go on.
+        """
+
+    @abstractmethod
+    def evaluate(self, resources: ResourcesVersion | None = None, *, step: int) -> Evaluation:
+        """Run the agent once on every validation task, log ``val/reward`` and remember the result.
+
+        The first evaluation of a run is its ``reward_before``, the last its ``reward_after``.
+        """
+
+    @abstractmethod
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """Keep numbers with the run and show them in the progress bar."""
+
+    @abstractmethod
+    def progress(self, done: int, total: int, label: str = "") -> None:
+        """Tell the progress bar how far the algorithm is."""
+
+    @abstractmethod
+    def checkpoint(self, state: Mapping[str, JSON]) -> None:
+        """Keep what is needed to go on after a restart, in the store."""
+
+    @abstractmethod
+    def restore(self) -> Mapping[str, JSON] | None:
+        """What the last checkpoint of this run kept; None in a new run."""
+
+    @abstractmethod
+    def stopping(self) -> bool:
+        """Whether the run was interrupted or its budget is used up: finish the step and return."""
+
+
+class Algorithm(ABC):
+    """Reads samples and posts resources. Registered as ``algorithm(config)``.
+
+    ``Config`` is a ``msgspec.Struct`` (or dataclass) whose fields are the algorithm's configuration
+    keys; its module imports no torch, so that a configuration is checked without it.
+    """
+
+    Config: ClassVar[type]
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
+    @abstractmethod
+    def run(self, ctx: AlgorithmContext) -> Resources:
+        """Do the work; returns the best resources found, already published."""
+
+
+AlgorithmFunction = Callable[..., Resources]

@@ -1,0 +1,1 @@
+"""What happens inside a running agent: context, seam, recorder, sink, emitters."""

@@ -1,0 +1,42 @@
+"""Attribute names of spans: OpenTelemetry's GenAI names where one exists, ours elsewhere."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# OpenTelemetry, generative AI conventions.
+OPERATION_NAME: Final = "gen_ai.operation.name"
+PROVIDER_NAME: Final = "gen_ai.provider.name"
+AGENT_NAME: Final = "gen_ai.agent.name"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+RESPONSE_MODEL: Final = "gen_ai.response.model"
+RESPONSE_ID: Final = "gen_ai.response.id"
+INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+TOOL_NAME: Final = "gen_ai.tool.name"
+TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
+TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+TOOL_RESULT: Final = "gen_ai.tool.call.result"
+
+# OpenTelemetry, exceptions.
+EXCEPTION_TYPE: Final = "exception.type"
+EXCEPTION_MESSAGE: Final = "exception.message"
+EXCEPTION_STACKTRACE: Final = "exception.stacktrace"
+
+# Ours.
+REWARD_NAME: Final = "agentlightning.reward.name"
+REWARD_VALUE: Final = "agentlightning.reward.value"
+REWARD_AGENT: Final = "agentlightning.reward.agent"
+REWARD_SPAN: Final = "agentlightning.reward.span_id"
+REWARD_VERSION: Final = "agentlightning.reward.version"
+REWARD_SOURCE: Final = "agentlightning.reward.source"
+MESSAGE_BODY: Final = "agentlightning.message"
+OBJECT_BODY: Final = "agentlightning.object"
+OPERATION_INPUT: Final = "agentlightning.operation.input"
+OPERATION_OUTPUT: Final = "agentlightning.operation.output"
+
+# Headers the seam sends to our endpoint, so that the endpoint records under the seam's span.
+HEADER_SPAN: Final = "x-agentlightning-span-id"
+HEADER_PARENT: Final = "x-agentlightning-parent-id"
+HEADER_AGENT: Final = "x-agentlightning-agent"
+HEADER_RETRY: Final = "x-stainless-retry-count"

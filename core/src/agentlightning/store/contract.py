@@ -1,0 +1,210 @@
+"""The contract every store backend keeps, proved by ``agentlightning.testing.StoreConformance``."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Literal, Self
+
+from agentlightning.records import (
+    JSON,
+    Attempt,
+    AttemptKey,
+    Resources,
+    ResourcesVersion,
+    Rollout,
+    RolloutRequest,
+    Run,
+    RunStatus,
+    Span,
+    SpanKind,
+)
+from agentlightning.store.types import (
+    Claim,
+    Metrics,
+    Order,
+    Page,
+    Result,
+    RolloutQuery,
+    Statistics,
+    Worker,
+)
+
+
+class Store(ABC):
+    """Keeps runs, rollouts, attempts, spans, resources and workers.
+
+    Synchronous, thread-safe, bulk first. No call waits for work: :meth:`watch` wakes whoever waits,
+    and :mod:`agentlightning.store.waiting` turns that into blocking and async waits. Every write is
+    idempotent; a ``key`` used again with another body is ``KeyReused``. Every change of status is
+    decided by the pure functions of :mod:`agentlightning.store.states`; a backend persists what they
+    return, in one transaction a call. Every unknown id or impossible change is a named error of
+    :mod:`agentlightning.errors`, and nothing is half written.
+    """
+
+    # --- runs -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def create_run(self, name: str, config: JSON, *, key: str | None = None) -> Run:
+        """Open a run."""
+
+    @abstractmethod
+    def runs(self) -> list[Run]:
+        """All runs, oldest first."""
+
+    @abstractmethod
+    def run(self, run_id: str) -> Run:
+        """One run; ``UnknownRun`` if there is none."""
+
+    @abstractmethod
+    def set_run_status(self, run_id: str, status: RunStatus) -> Run:
+        """Close or reopen a run."""
+
+    @abstractmethod
+    def set_endpoint(self, run_id: str, url: str | None) -> Run:
+        """Say where the run's endpoint is reached from now on (its root), or that it is gone."""
+
+    @abstractmethod
+    def save_state(self, run_id: str, state: Mapping[str, JSON]) -> None:
+        """Keep what the run's algorithm needs to go on after a restart, replacing the last state."""
+
+    @abstractmethod
+    def load_state(self, run_id: str) -> dict[str, JSON] | None:
+        """The state saved last."""
+
+    @abstractmethod
+    def log_metrics(self, run_id: str, step: int, values: Mapping[str, float]) -> None:
+        """Add numbers to a step; the same name at the same step is replaced."""
+
+    @abstractmethod
+    def metrics(self, run_id: str) -> list[Metrics]:
+        """All that was logged, by step."""
+
+    # --- rollouts and attempts ------------------------------------------------------------
+
+    @abstractmethod
+    def enqueue(
+        self, run_id: str, requests: Sequence[RolloutRequest], *, key: str | None = None
+    ) -> list[Rollout]:
+        """Queue rollouts. Resources are pinned here when the request names a version."""
+
+    @abstractmethod
+    def claim(
+        self, run_id: str | None, worker_id: str, *, limit: int = 1, key: str | None = None
+    ) -> list[Claim]:
+        """Take up to ``limit`` queued rollouts, highest priority and oldest first.
+
+        Leases that ran out are dealt with first. Rollouts with no pinned version get the latest.
+        """
+
+    @abstractmethod
+    def begin(
+        self, run_name: str, request: RolloutRequest, worker_id: str, *, key: str | None = None
+    ) -> Claim:
+        """Get or create the run of that name, enqueue and claim in one step nobody can get between."""
+
+    @abstractmethod
+    def heartbeat(
+        self, worker_id: str, attempts: Sequence[AttemptKey], report: dict[str, JSON] | None = None
+    ) -> dict[AttemptKey, Order]:
+        """Renew leases and learn which attempts to give up."""
+
+    @abstractmethod
+    def finish(self, results: Sequence[Result]) -> list[Rollout]:
+        """End attempts, with their last spans, in one transaction; repeating it is harmless.
+
+        A result for an attempt that is already over, in another way, raises ``StaleAttempt`` after
+        the spans of all and the outcomes of the others are stored.
+        """
+
+    @abstractmethod
+    def set_rewards(self, rewards: Mapping[str, float | None]) -> None:
+        """Store each rollout's outcome as last computed; NaN is refused with the rollout's id."""
+
+    @abstractmethod
+    def cancel(self, rollout_ids: Sequence[str]) -> list[Rollout]:
+        """Cancel what is not over yet; runners learn of it at their next heartbeat."""
+
+    @abstractmethod
+    def rollouts(self, query: RolloutQuery) -> Page[Rollout]:
+        """A page of rollouts in the order they were made; expired leases are dealt with first."""
+
+    @abstractmethod
+    def attempts(self, rollout_id: str) -> list[Attempt]:
+        """The rollout's attempts, first to last."""
+
+    @abstractmethod
+    def next_expiry(self, run_id: str | None = None) -> float | None:
+        """When the next running lease runs out (seconds since the epoch), for whoever waits."""
+
+    @abstractmethod
+    def check_token(self, key: AttemptKey, token: str) -> bool:
+        """Whether ``token`` is the one this store's claim of that attempt carried."""
+
+    # --- spans ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def add_spans(self, spans: Sequence[Span]) -> int:
+        """Store spans and say how many were new; idempotent by (rollout, attempt, span id)."""
+
+    @abstractmethod
+    def spans(
+        self,
+        rollout_ids: Sequence[str],
+        *,
+        attempt: int | Literal["last", "all"] = "last",
+        kinds: Sequence[SpanKind] | None = None,
+    ) -> Iterator[Span]:
+        """Spans rollout by rollout in the order given, each in order of arrival."""
+
+    # --- resources ------------------------------------------------------------------------
+
+    @abstractmethod
+    def publish(
+        self,
+        run_id: str,
+        resources: Resources,
+        *,
+        note: str = "",
+        parent: int | None = None,
+        candidate: bool = False,
+        key: str | None = None,
+    ) -> ResourcesVersion:
+        """Store a new version of the run's resources, numbered from 1."""
+
+    @abstractmethod
+    def resources(self, run_id: str, version: int | Literal["latest"]) -> ResourcesVersion:
+        """A version; "latest" never is a candidate. ``UnknownResources`` if there is none."""
+
+    # --- housekeeping ---------------------------------------------------------------------
+
+    @abstractmethod
+    def workers(self) -> list[Worker]:
+        """Every worker that ever claimed or reported."""
+
+    @abstractmethod
+    def statistics(self, run_id: str | None = None) -> Statistics:
+        """Counts by status."""
+
+    @abstractmethod
+    def watch(self, run_id: str | None, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call ``wake`` whenever something may have changed; returns the unsubscriber.
+
+        ``wake`` is called from any thread, must return at once and may be called for nothing.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release files and connections; further calls raise ``StoreUnavailable``."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

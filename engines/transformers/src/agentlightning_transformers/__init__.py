@@ -1,0 +1,1 @@
+"""Serves a policy inside the trainer's own process for agentlightning, on transformers."""

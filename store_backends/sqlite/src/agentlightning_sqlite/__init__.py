@@ -1,0 +1,1 @@
+"""Keeps the runs of agentlightning in one SQLite file."""
