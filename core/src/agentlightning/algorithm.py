@@ -150,8 +150,24 @@ class AlgorithmContext(ABC):
         """The engine the configuration names, for its ``model``; not started."""
 
     @abstractmethod
-    def serve(self, engine: Engine, *, name: str = "llm") -> LLM:
-        """Start the engine behind the endpoint; the resource ``name`` leads there from now on."""
+    def serve(
+        self,
+        engine: Engine,
+        *,
+        name: str = "llm",
+        sampling: Mapping[str, JSON] | None = None,
+        version: int = 0,
+    ) -> LLM:
+        """Start the engine behind the endpoint; the resource ``name`` leads there from now on.
+
+        Args:
+            engine: not started yet.
+            name: the resource to serve.
+            sampling: request fields forced on every training rollout (``temperature``, ``top_p``);
+                validation keeps what the agent asks for.
+            version: the version of the weights the engine starts with; after a restart, the one the
+                checkpoint was made at. :meth:`publish` counts on from it.
+        """
 
     @abstractmethod
     def rollouts(
