@@ -34,6 +34,8 @@ MESSAGE_BODY: Final = "agentlightning.message"
 OBJECT_BODY: Final = "agentlightning.object"
 OPERATION_INPUT: Final = "agentlightning.operation.input"
 OPERATION_OUTPUT: Final = "agentlightning.operation.output"
+ROUTE: Final = "agentlightning.route"  # "routed", "passthrough: why" or "unrouted"
+UNFINISHED: Final = "agentlightning.unfinished"  # true on a span that nobody ended
 
 # Headers the seam sends to our endpoint, so that the endpoint records under the seam's span.
 HEADER_SPAN: Final = "x-agentlightning-span-id"

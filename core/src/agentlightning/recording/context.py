@@ -1,10 +1,15 @@
-"""Which rollout, agent and span the running code belongs to: contextvars of our own."""
+"""Which rollout, agent and span the running code belongs to: contextvars of our own.
+
+Agents and spans are frames that are marked as left, never reset by token: their end may be told in
+another task or thread than their start (async generators, callbacks), and whoever still carries a
+frame that was left simply sees the one outside it.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -13,17 +18,27 @@ from typing import TYPE_CHECKING, Literal
 from agentlightning.records import AttemptKey, Resolver
 
 if TYPE_CHECKING:
+    from agentlightning.recording.recorder import SpanHandle
     from agentlightning.recording.sink import Sink
 
 Phase = Literal["open", "cancelled", "over"]
 
 
 class AttemptLife:
-    """Whether an attempt still runs, and what came too late; shared by all its threads."""
+    """Whether an attempt still runs, and what came too late; shared by all its threads.
+
+    Attributes:
+        phase: "cancelled" makes the next LLM call raise; "over" ends all recording.
+        late: what came after the attempt was over and was not recorded, counted.
+        last_calls: the latest LLM call's span id by agent; a step reward belongs to it.
+        open_spans: spans under way by their key, so that their end finds them.
+    """
 
     def __init__(self) -> None:
         self.phase: Phase = "open"
         self.late: Counter[str] = Counter()
+        self.last_calls: dict[str | None, str] = {}
+        self.open_spans: dict[Hashable, SpanHandle] = {}
         self._lock = threading.Lock()
         self._seq = 0
 
@@ -63,9 +78,26 @@ class RolloutContext:
     life: AttemptLife = field(default_factory=AttemptLife)
 
 
+class Frame:
+    """An agent at work or a span under way, and the frame outside it."""
+
+    __slots__ = ("left", "outer", "value")
+
+    def __init__(self, value: str, outer: Frame | None) -> None:
+        self.value = value
+        self.outer = outer
+        self.left = False
+
+
 _rollout: ContextVar[RolloutContext | None] = ContextVar("agentlightning_rollout", default=None)
-_agent: ContextVar[str | None] = ContextVar("agentlightning_agent", default=None)
-_span: ContextVar[str | None] = ContextVar("agentlightning_span", default=None)
+_agent: ContextVar[Frame | None] = ContextVar("agentlightning_agent", default=None)
+_span: ContextVar[Frame | None] = ContextVar("agentlightning_span", default=None)
+
+
+def _innermost(frame: Frame | None) -> Frame | None:
+    while frame is not None and frame.left:
+        frame = frame.outer
+    return frame
 
 
 def current_rollout() -> RolloutContext | None:
@@ -75,13 +107,31 @@ def current_rollout() -> RolloutContext | None:
 
 def current_agent() -> str | None:
     """The name of the agent at work, as an adapter told it."""
-    return _agent.get()
+    frame = _innermost(_agent.get())
+    return frame.value if frame else None
 
 
 def current_span() -> str | None:
     """The id of the innermost open span; the attempt's own span when no other is open."""
+    frame = _innermost(_span.get())
+    if frame is not None:
+        return frame.value
     context = _rollout.get()
-    return _span.get() or (context.root_span_id if context else None)
+    return context.root_span_id if context else None
+
+
+def enter_agent_frame(name: str) -> Frame:
+    """Make ``name`` the current agent until its frame is marked as left."""
+    frame = Frame(name, _innermost(_agent.get()))
+    _agent.set(frame)
+    return frame
+
+
+def enter_span_frame(span_id: str, outer: Frame | None = None) -> Frame:
+    """Make a span the current one until its frame is marked as left; ``outer`` None = the current."""
+    frame = Frame(span_id, outer or _innermost(_span.get()))
+    _span.set(frame)
+    return frame
 
 
 @contextmanager

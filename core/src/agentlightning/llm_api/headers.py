@@ -1,0 +1,42 @@
+"""The headers in which the seam tells our endpoint which span a call is.
+
+Agent names may hold any character, headers only ASCII: values are percent-encoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from agentlightning import semconv
+
+
+class CallHeaders(NamedTuple):
+    """What a client with the seam says about its call; all None for one without."""
+
+    span_id: str | None = None
+    parent_id: str | None = None
+    agent: str | None = None
+
+
+def write_call_headers(span: CallHeaders) -> dict[str, str]:
+    """The headers to send along to our endpoint."""
+    named = {
+        semconv.HEADER_SPAN: span.span_id,
+        semconv.HEADER_PARENT: span.parent_id,
+        semconv.HEADER_AGENT: span.agent,
+    }
+    return {name: quote(value, safe=" ") for name, value in named.items() if value is not None}
+
+
+def read_call_headers(headers: Mapping[str, str]) -> CallHeaders:
+    """Read what :func:`write_call_headers` wrote; ``headers`` has lower-case names."""
+
+    def value(name: str) -> str | None:
+        given = headers.get(name)
+        return unquote(given) if given else None
+
+    return CallHeaders(
+        value(semconv.HEADER_SPAN), value(semconv.HEADER_PARENT), value(semconv.HEADER_AGENT)
+    )

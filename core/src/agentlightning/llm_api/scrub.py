@@ -1,0 +1,179 @@
+"""Makes whatever went over the wire fit to be recorded: plain JSON, no secrets, no large media.
+
+Nothing is changed in place: the user's objects are only read, never called, and a copy is returned.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import enum
+import hashlib
+import math
+import re
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+from agentlightning.records import JSON
+
+MEDIA_LIMIT: Final = 4096
+"""Characters of base64 above which a payload is replaced by its size and hash."""
+
+REMOVED: Final = "[removed: secret]"
+_SECRET_NAMES: Final = frozenset(
+    {
+        "api_key", "api-key", "apikey", "x-api-key", "openai_api_key", "anthropic_api_key",
+        "authorization", "proxy-authorization", "access_token", "client_secret", "cookie",
+    }
+)  # fmt: skip
+_HEADER_NAMES: Final = frozenset({"extra_headers", "default_headers"})
+_PAYLOAD_NAMES: Final = frozenset({"data", "file_data", "b64_json", "result", "partial_image_b64"})
+_DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*?;base64,([A-Za-z0-9+/_=-]+)")
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
+_SECRET_TEXT: Final = re.compile(r"(?i)\b(bearer\s+|sk-|key=)[A-Za-z0-9_.\-*]{6,}")
+_LARGEST_INT: Final = 2**63
+_LONGEST_REPR: Final = 1000
+
+
+def scrub(value: object, *, media_limit: int = MEDIA_LIMIT) -> JSON:
+    """A copy of ``value`` as strict JSON, without secrets and large media.
+
+    Values under names such as ``api_key`` or ``Authorization`` and all of ``extra_headers`` are
+    replaced; of a data URL or base64 payload over ``media_limit`` characters its type, size and
+    SHA-256 are kept. What is not JSON is described in text; classes are never called.
+    """
+    return _Scrubber(media_limit).clean(value, "")
+
+
+def scrub_body(body: Mapping[Any, Any]) -> dict[str, JSON]:
+    """:func:`scrub` for a request's or a reply's body."""
+    return _Scrubber(MEDIA_LIMIT).mapping(body)
+
+
+def scrub_text(text: str, *, secrets: Iterable[str | None] = ()) -> str:
+    """``text`` (an error message, a traceback) without keys: those given, and what looks like one."""
+    for secret in secrets:
+        if secret:
+            text = text.replace(secret, REMOVED)
+    return _SECRET_TEXT.sub(REMOVED, text)
+
+
+class _Scrubber:
+    def __init__(self, media_limit: int) -> None:
+        self._limit = media_limit
+        self._within: set[int] = set()
+
+    def clean(self, value: object, name: str) -> JSON:
+        if isinstance(value, str):
+            return self._string(str(value), name)
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, enum.Enum):
+            return self.clean(value.value, name)
+        if isinstance(value, int | float):
+            return _number(value)
+        if isinstance(value, bytes | bytearray):
+            return _described("bytes", bytes(value))
+        return self._container(value, name)
+
+    def _container(self, value: object, name: str) -> JSON:
+        if id(value) in self._within:
+            return "<itself>"
+        self._within.add(id(value))
+        try:
+            if isinstance(value, Mapping):
+                return self.mapping(value)
+            if isinstance(value, list | tuple | AbstractSet):
+                return [self.clean(item, name) for item in value]
+            return self._object(value, name)
+        finally:
+            self._within.discard(id(value))
+
+    def mapping(self, value: Mapping[Any, Any]) -> dict[str, JSON]:
+        # An MCP tool of the Responses API carries the headers its server is called with.
+        mcp = value.get("type") == "mcp"
+        cleaned: dict[str, JSON] = {}
+        for key, item in value.items():
+            name = _well_formed(key) if isinstance(key, str) else _text(key)
+            lower = name.lower()
+            if lower in _HEADER_NAMES or (mcp and lower == "headers"):
+                cleaned[name] = _without_values(item)
+            elif lower in _SECRET_NAMES and isinstance(item, str):
+                cleaned[name] = REMOVED
+            else:
+                cleaned[name] = self.clean(item, name)
+        return cleaned
+
+    def _string(self, value: str, name: str) -> str:
+        value = _well_formed(value)
+        if len(value) <= self._limit:
+            return value
+        if name in _PAYLOAD_NAMES and _BASE64.fullmatch(value):
+            return _marker("base64 data", value)
+        return _DATA_URL.sub(self._data_url, value) if "base64," in value else value
+
+    def _data_url(self, match: re.Match[str]) -> str:
+        payload = match.group(2)
+        if len(payload) <= self._limit:
+            return match.group(0)
+        return _marker(match.group(1) or "data", payload)
+
+    def _object(self, value: object, name: str) -> JSON:
+        if isinstance(value, type):
+            return f"<class {value.__module__}.{value.__qualname__}>"
+        if dataclasses.is_dataclass(value):
+            fields = {item.name: getattr(value, item.name, None) for item in dataclasses.fields(value)}
+            return self.mapping(fields)
+        dump = getattr(type(value), "model_dump", None)
+        if callable(dump):
+            try:
+                return self.clean(dump(value, mode="json", exclude_unset=True), name)
+            except Exception:  # noqa: BLE001 - a user's model may raise anything; its text is kept then
+                return _text(value)
+        return _text(value)
+
+
+def _number(value: float) -> int | float | str:
+    """A plain number; one that JSON or a 64-bit reader cannot hold becomes text."""
+    if isinstance(value, int):
+        return int(value) if -_LARGEST_INT <= value < _LARGEST_INT else str(int(value))
+    return float(value) if math.isfinite(value) else str(float(value))
+
+
+def _well_formed(text: str) -> str:
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate, which no encoder takes
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
+
+
+def _text(value: object) -> str:
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a user's __repr__ may raise anything; the type still tells
+        text = f"<{type(value).__qualname__} object whose repr fails>"
+    return _well_formed(scrub_text(text[:_LONGEST_REPR]))
+
+
+def _without_values(headers: object) -> JSON:
+    if isinstance(headers, Mapping):
+        return {str(name): REMOVED for name in headers}
+    return REMOVED
+
+
+def _marker(kind: str, payload: str) -> str:
+    padded = payload.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        data = base64.b64decode(padded + "=" * (-len(padded) % 4), validate=True)
+    except binascii.Error:  # not base64 after all: size and hash of the text itself
+        data = payload.encode()
+    return _described(kind, data)
+
+
+def _described(kind: str, data: bytes) -> str:
+    return f"[removed: {kind}, {len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()}]"
