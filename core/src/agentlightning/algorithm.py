@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import sys
+import types
+import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
+
 from agentlightning.engine import Engine, Weights
+from agentlightning.errors import AlgorithmError
+from agentlightning.plugins import when_loaded
 from agentlightning.records import (
     JSON,
     LLM,
@@ -249,3 +257,105 @@ class Algorithm(ABC):
 
 
 AlgorithmFunction = Callable[..., Resources]
+
+
+class FunctionAlgorithm(Algorithm):
+    """An algorithm made of one function by :func:`algorithm`.
+
+    Attributes:
+        function: the function as it was written.
+    """
+
+    function: ClassVar[AlgorithmFunction]
+
+    def run(self, ctx: AlgorithmContext) -> Resources:
+        """Call the function with its configuration as keyword arguments."""
+        options = {name: getattr(self.config, name) for name in self.config.__struct_fields__}
+        best = self.function(ctx, **options)
+        if not isinstance(best, Mapping):
+            raise AlgorithmError(
+                f"the algorithm {self.function.__qualname__} returned {type(best).__name__}; "
+                "expected the best resources it published, by name"
+            )
+        return best
+
+
+def algorithm(
+    name: str, *, summary: str | None = None
+) -> Callable[[AlgorithmFunction], type[FunctionAlgorithm]]:
+    """Make an algorithm of a function that takes ``ctx`` and options, and offer it by name.
+
+    The options, with their types and defaults, are the algorithm's configuration keys::
+
+        @agl.algorithm("best-of-two")
+        def best_of_two(ctx, rounds: int = 3):
+            ...
+
+    Args:
+        name: what a configuration calls it.
+        summary: one line for listings; the first line of the docstring otherwise.
+    """
+
+    def decorate(function: AlgorithmFunction) -> type[FunctionAlgorithm]:
+        config = _config_of(function)
+        made = type(
+            function.__name__,
+            (FunctionAlgorithm,),
+            {
+                "__module__": function.__module__,
+                "__qualname__": function.__qualname__,
+                "__doc__": function.__doc__,
+                "Config": config,
+                "function": staticmethod(function),
+            },
+        )
+        text = summary or (function.__doc__ or "").strip().partition("\n")[0]
+        when_loaded(lambda plugins: plugins.algorithms.add(name, made, summary=text, config=config))
+        return made
+
+    return decorate
+
+
+def _config_of(function: AlgorithmFunction) -> type[msgspec.Struct]:
+    """The options of a function as a configuration class, so that they are checked like any other."""
+    _, *options = inspect.signature(function).parameters.values()
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for option in options:
+        if option.kind in (option.VAR_KEYWORD, option.VAR_POSITIONAL, option.POSITIONAL_ONLY):
+            raise AlgorithmError(
+                f'the algorithm {function.__qualname__} takes "{option}"; expected named options, '
+                "since its configuration is checked by their names"
+            )
+        annotation = _evaluated(function, option)
+        required = option.default is option.empty
+        fields.append(
+            (option.name, annotation) if required else (option.name, annotation, option.default)
+        )
+    return msgspec.defstruct(
+        f"{function.__name__}_config", fields, kw_only=True, module=function.__module__
+    )
+
+
+def _evaluated(function: AlgorithmFunction, option: inspect.Parameter) -> Any:
+    if option.annotation is option.empty:
+        return Any
+    # One option at a time: the annotation of ``ctx`` is often importable for type checkers only.
+    holder = types.SimpleNamespace(__annotations__={option.name: option.annotation})
+    scope = inspect.unwrap(function).__globals__
+    return typing.get_type_hints(holder, globalns=scope)[option.name]
+
+
+class _CallableModule(types.ModuleType):
+    """This module, which can be called as the decorator :func:`algorithm`.
+
+    Importing a module sets it as an attribute of its package, so ``agentlightning.algorithm`` is this
+    module whenever it is loaded, and ``@agentlightning.algorithm("name")`` has to work all the same.
+    """
+
+    def __call__(
+        self, name: str, *, summary: str | None = None
+    ) -> Callable[[AlgorithmFunction], type[FunctionAlgorithm]]:
+        return algorithm(name, summary=summary)
+
+
+sys.modules[__name__].__class__ = _CallableModule

@@ -1,1 +1,20 @@
 """Serves a policy inside the trainer's own process for agentlightning, on transformers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentlightning import hookimpl
+
+if TYPE_CHECKING:
+    from agentlightning.plugins import EngineRegistry
+
+
+@hookimpl
+def register_engines(registry: EngineRegistry) -> None:
+    """Offer the engine."""
+    registry.add(
+        "transformers",
+        "agentlightning_transformers.engine:TransformersEngine",
+        summary="generates in this process, batched; for small models",
+    )

@@ -1,0 +1,69 @@
+"""``agl plugins``: what is installed, what each plug-in offers, and why one is not in use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from agentlightning.cli.common import json_option, print_json
+from agentlightning.plugins import HOOK_API, PluginInfo, State
+from agentlightning.plugins import plugins as installed_plugins
+
+COLOURS = {
+    State.BUILTIN: "green",
+    State.ACTIVE: "green",
+    State.INACTIVE: "yellow",
+    State.DISABLED: "yellow",
+    State.FAILED: "red",
+}
+
+
+@click.command("plugins")
+@json_option
+def plugins(*, as_json: bool) -> None:
+    """List the plug-ins: what they offer, their framework's range, and why one is not in use."""
+    infos = installed_plugins().infos()
+    if as_json:
+        print_json({"hook_api": HOOK_API, "plugins": [_facts(info) for info in infos]})
+        return
+    table = Table("name", "kind", "distribution", "version", "framework", "state", "reason")
+    for info in infos:
+        table.add_row(
+            info.name,
+            _offers(info),
+            info.distribution,
+            info.version,
+            "\n".join(escape(f"{need.requirement} ({need.found or 'none'})") for need in info.needs),
+            f"[{COLOURS[info.state]}]{info.state.value}[/]",
+            escape(info.reason or ""),
+        )
+    console = Console()
+    console.print(table)
+    console.print(f"hook API {HOOK_API}", highlight=False)
+
+
+def _offers(info: PluginInfo) -> str:
+    """``algorithm: rl, grpo`` and so on, a line a kind."""
+    kinds: dict[str, list[str]] = {}
+    for kind, name in info.offers:
+        kinds.setdefault(kind, []).append(name)
+    return "\n".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items())
+
+
+def _facts(info: PluginInfo) -> dict[str, Any]:
+    return {
+        "name": info.name,
+        "distribution": info.distribution,
+        "version": info.version,
+        "state": info.state.value,
+        "reason": info.reason,
+        "framework": [
+            {"requirement": need.requirement, "found": need.found, "met": need.met}
+            for need in info.needs
+        ],
+        "offers": [{"kind": kind, "name": name} for kind, name in info.offers],
+    }

@@ -1,0 +1,56 @@
+"""What the core itself offers, through the same hooks as any plug-in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentlightning.plugins.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from agentlightning.plugins.kinds import (
+        CommandRegistry,
+        ExecutorRegistry,
+        StoreBackendRegistry,
+    )
+
+COMMANDS = {
+    "explain": "Say what became of every LLM call and reward of a rollout",
+    "plugins": "List the plug-ins and why one is not in use",
+    "report": "Report on a run: rewards, what was recorded, trained on and dropped",
+    "rollouts": "List rollouts",
+    "trace": "Show a rollout's trace as a tree",
+    "train": "Train as a configuration file says",
+}
+
+
+@hookimpl
+def register_store_backends(registry: StoreBackendRegistry) -> None:
+    """The store that lives in this process."""
+    registry.add(
+        "memory",
+        "agentlightning.store.memory:MemoryStore",
+        summary="in this process, gone when it ends",
+        schemes=("memory",),
+    )
+
+
+@hookimpl
+def register_executors(registry: ExecutorRegistry) -> None:
+    """Threads and processes of this machine."""
+    registry.add(
+        "threads",
+        "agentlightning.executors.threads:ThreadExecutor",
+        summary="runners in threads of this process",
+    )
+    registry.add(
+        "processes",
+        "agentlightning.executors.processes:ProcessExecutor",
+        summary="runners in processes of this machine; they can be ended",
+    )
+
+
+@hookimpl
+def register_commands(registry: CommandRegistry) -> None:
+    """The commands of ``agl``."""
+    for name, summary in COMMANDS.items():
+        registry.add(name, f"agentlightning.cli.{name}_command:{name}", summary=summary)
