@@ -12,7 +12,10 @@ from typing import Any, TypeAlias
 from agentlightning.records import JSON
 
 ChatHandler: TypeAlias = Callable[[dict[str, JSON]], Awaitable[dict[str, JSON]]]
-"""Answers one chat completions body (never streamed) with one chat completions reply."""
+"""Answers one chat completions body (never streamed) with one chat completions reply.
+
+Raises ``EngineError`` for a body it cannot serve, which is answered with status 400; anything else it
+raises is its own failure."""
 
 
 @dataclass(frozen=True)
