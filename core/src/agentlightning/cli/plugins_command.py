@@ -1,15 +1,19 @@
-"""``agl plugins``: what is installed, what each plug-in offers, and why one is not in use."""
+"""``agl plugins``: what is installed, what each plug-in offers, and why one is not in use.
+
+It is what one turns to when something is broken, so it needs no other part of the core.
+"""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from agentlightning.cli.common import json_option, print_json
 from agentlightning.plugins import HOOK_API, PluginInfo, State
 from agentlightning.plugins import plugins as installed_plugins
 
@@ -23,14 +27,17 @@ COLOURS = {
 
 
 @click.command("plugins")
-@json_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 def plugins(*, as_json: bool) -> None:
     """List the plug-ins: what they offer, their framework's range, and why one is not in use."""
     infos = installed_plugins().infos()
     if as_json:
-        print_json({"hook_api": HOOK_API, "plugins": [_facts(info) for info in infos]})
+        facts = {"hook_api": HOOK_API, "plugins": [_facts(info) for info in infos]}
+        click.echo(json.dumps(facts, indent=2, ensure_ascii=False))
         return
-    table = Table("name", "kind", "distribution", "version", "framework", "state", "reason")
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in ("name", "kind", "distribution", "version", "framework", "state", "reason"):
+        table.add_column(column, overflow="fold", no_wrap=column in {"name", "version", "state"})
     for info in infos:
         table.add_row(
             info.name,
@@ -42,6 +49,8 @@ def plugins(*, as_json: bool) -> None:
             escape(info.reason or ""),
         )
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=160)  # a pipe has no width to fit into
     console.print(table)
     console.print(f"hook API {HOOK_API}", highlight=False)
 

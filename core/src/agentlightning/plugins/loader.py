@@ -223,7 +223,10 @@ class Plugins:
         self._note(source, State.FAILED, f"{stage}: {reason}")
         if self._switches.strict:
             raise PluginError(str(failure)) from error
-        log.warning("%s; update or uninstall it, or set %s=%s", failure, DISABLED, source.plugin)
+        if source.distribution:
+            log.warning("%s; update or uninstall it, or set %s=%s", failure, DISABLED, source.plugin)
+        else:
+            log.warning("%s", failure)
 
     def _forget(self, source: Source) -> None:
         for plugin in [plugin for plugin, known in self._sources.items() if known == source]:

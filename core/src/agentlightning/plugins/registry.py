@@ -244,7 +244,7 @@ def _known(known: Sequence[str], wanted: str) -> str:
 def _checked_name(kind: str, name: str) -> str:
     if not _NAME.fullmatch(canonical(name)):
         raise PluginError(
-            f'"{name}" is no name for a {kind}: a letter, then letters, digits, "-" or "_"'
+            f'"{name}" is no valid {kind} name: expected a letter, then letters, digits, "-" or "_"'
         )
     return canonical(name)
 
