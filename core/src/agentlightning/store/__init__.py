@@ -2,6 +2,7 @@
 
 from agentlightning.store.contract import Store
 from agentlightning.store.types import (
+    Change,
     Claim,
     Metrics,
     Order,
@@ -13,6 +14,7 @@ from agentlightning.store.types import (
 )
 
 __all__ = [
+    "Change",
     "Claim",
     "Metrics",
     "Order",

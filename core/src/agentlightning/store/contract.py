@@ -21,6 +21,7 @@ from agentlightning.records import (
     SpanKind,
 )
 from agentlightning.store.types import (
+    Change,
     Claim,
     Metrics,
     Order,
@@ -135,8 +136,11 @@ class Store(ABC):
         """The rollout's attempts, first to last."""
 
     @abstractmethod
-    def next_expiry(self, run_id: str | None = None) -> float | None:
-        """When the next running lease runs out (seconds since the epoch), for whoever waits."""
+    def seconds_to_expiry(self, run_id: str | None = None) -> float | None:
+        """How long until the next running lease runs out by the store's clock; None if there is none.
+
+        For whoever waits: a time to wait, because two machines' clocks need not agree on a date.
+        """
 
     @abstractmethod
     def check_token(self, key: AttemptKey, token: str) -> bool:
@@ -188,10 +192,18 @@ class Store(ABC):
         """Counts by status."""
 
     @abstractmethod
-    def watch(self, run_id: str | None, wake: Callable[[], None]) -> Callable[[], None]:
+    def watch(
+        self, run_id: str | None, wake: Callable[[], None], *, on: Change | None = None
+    ) -> Callable[[], None]:
         """Call ``wake`` whenever something may have changed; returns the unsubscriber.
 
         ``wake`` is called from any thread, must return at once and may be called for nothing.
+
+        Args:
+            run_id: whose changes; None for every run.
+            wake: called after a change is stored, also when another process stored it.
+            on: ``"queued"`` for rollouts to claim, ``"over"`` for rollouts that ended; None for both.
+                A run that is closed or reopened and a lease that ends before all others wake either.
         """
 
     @abstractmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
@@ -23,6 +23,9 @@ from agentlightning.records import (
 )
 
 T = TypeVar("T")
+
+Change = Literal["queued", "over"]
+"""What a waiter waits for: rollouts it may claim, or rollouts that are over."""
 
 
 class Order(enum.Enum):

@@ -1,0 +1,380 @@
+"""The whole store contract, written once over a backend's tables."""
+
+# ruff: noqa: D102  (Store says what each method does)
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Literal
+
+from msgspec.structs import replace
+
+from agentlightning.errors import BadValue, StaleAttempt
+from agentlightning.records import (
+    JSON,
+    Attempt,
+    AttemptKey,
+    Resources,
+    ResourcesVersion,
+    Rollout,
+    RolloutRequest,
+    Run,
+    RunStatus,
+    Span,
+    SpanKind,
+)
+from agentlightning.store import checks, claims, endings
+from agentlightning.store.contract import Store
+from agentlightning.store.keys import check_same_body, fingerprint, new_id
+from agentlightning.store.lookups import (
+    check_attempts,
+    need_resources,
+    need_rollouts,
+    need_run,
+)
+from agentlightning.store.tables import Answer, Tables
+from agentlightning.store.tokens import is_token_for
+from agentlightning.store.types import (
+    Change,
+    Claim,
+    Metrics,
+    Order,
+    Page,
+    Result,
+    RolloutQuery,
+    Statistics,
+    Worker,
+)
+from agentlightning.store.watching import Watchers
+
+
+class TableStore(Store):
+    """A store whose backend gives it tables and transactions.
+
+    A subclass implements :meth:`_reading`, :meth:`_writing`, :meth:`close` and has a secret. The
+    writing context commits when its body ends, rolls back when it raises, and then wakes
+    ``watchers`` for the tables' ``changes``.
+
+    Args:
+        url: what the store was opened by.
+        secret: signs the attempts' tokens; kept with the data, so that all its users have the same.
+        clock: the time in seconds since the epoch.
+    """
+
+    def __init__(self, url: str, secret: bytes, *, clock: Callable[[], float] = time.time) -> None:
+        self.url = url
+        self.watchers = Watchers()
+        self._secret = secret
+        self._clock = clock
+
+    @abstractmethod
+    def _reading(self) -> AbstractContextManager[Tables]:
+        """A transaction that reads one consistent state."""
+
+    @abstractmethod
+    def _writing(self) -> AbstractContextManager[Tables]:
+        """A transaction that nobody else's writes get between."""
+
+    def _own(self, rollouts: list[Rollout]) -> list[Rollout]:
+        """Rollouts that the caller may change the inside of without changing the store."""
+        return rollouts
+
+    # --- runs -----------------------------------------------------------------------------
+
+    def create_run(self, name: str, config: JSON, *, key: str | None = None) -> Run:
+        config = checks.json_value(config, "the run's config")
+        with self._writing() as tables:
+            if made := _made(tables, "create_run", key, name, config):
+                return need_run(tables, made[0])
+            now = self._clock()
+            run = Run(run_id=new_id("run", now), name=name, config=config, created_at=now)
+            tables.insert_run(run)
+            _keep(tables, "create_run", key, (name, config), [run.run_id])
+            return run
+
+    def runs(self) -> list[Run]:
+        with self._reading() as tables:
+            return tables.runs()
+
+    def run(self, run_id: str) -> Run:
+        with self._reading() as tables:
+            return need_run(tables, run_id)
+
+    def set_run_status(self, run_id: str, status: RunStatus) -> Run:
+        status = checks.run_status(status)
+        with self._writing() as tables:
+            run = replace(need_run(tables, run_id), status=status)
+            tables.update_run(run)
+            tables.changed(run_id, "queued", "over")
+            return run
+
+    def set_endpoint(self, run_id: str, url: str | None) -> Run:
+        with self._writing() as tables:
+            run = replace(need_run(tables, run_id), endpoint_url=url)
+            tables.update_run(run)
+            return run
+
+    def save_state(self, run_id: str, state: Mapping[str, JSON]) -> None:
+        state = checks.json_object(state, "the algorithm's state")
+        with self._writing() as tables:
+            need_run(tables, run_id)
+            tables.put_state(run_id, state)
+
+    def load_state(self, run_id: str) -> dict[str, JSON] | None:
+        with self._reading() as tables:
+            need_run(tables, run_id)
+            return tables.state(run_id)
+
+    def log_metrics(self, run_id: str, step: int, values: Mapping[str, float]) -> None:
+        finite = checks.numbers(values, f"metrics of step {step}")
+        with self._writing() as tables:
+            need_run(tables, run_id)
+            tables.put_metrics(Metrics(run_id=run_id, step=step, at=self._clock(), values=finite))
+
+    def metrics(self, run_id: str) -> list[Metrics]:
+        with self._reading() as tables:
+            need_run(tables, run_id)
+            return tables.metrics(run_id)
+
+    # --- rollouts and attempts ------------------------------------------------------------
+
+    def enqueue(
+        self, run_id: str, requests: Sequence[RolloutRequest], *, key: str | None = None
+    ) -> list[Rollout]:
+        checked = [checks.request(item, number) for number, item in enumerate(requests)]
+        with self._writing() as tables:
+            operation = f"enqueue in {run_id}"
+            if made := _made(tables, operation, key, checked):
+                found = need_rollouts(tables, made)
+                return self._own([found[rollout_id] for rollout_id in made])
+            rollouts = claims.enqueue(tables, run_id, checked, self._clock())
+            _keep(tables, operation, key, (checked,), [item.rollout_id for item in rollouts])
+            return self._own(rollouts)
+
+    def claim(
+        self, run_id: str | None, worker_id: str, *, limit: int = 1, key: str | None = None
+    ) -> list[Claim]:
+        _check_limit(limit)
+        with self._writing() as tables:
+            body = (run_id, worker_id, limit)
+            if made := _made(tables, "claim", key, *body):
+                return self._own_claims(claims.claims_again(tables, self._secret, _keys(made)))
+            now = self._clock()
+            endings.expire(tables, now)
+            given = claims.claim(tables, self._secret, run_id, worker_id, limit=limit, now=now)
+            _keep(tables, "claim", key, body, _names(given))
+            return self._own_claims(given)
+
+    def begin(
+        self, run_name: str, request: RolloutRequest, worker_id: str, *, key: str | None = None
+    ) -> Claim:
+        checked = checks.request(request, 0)
+        with self._writing() as tables:
+            body = (run_name, checked, worker_id)
+            if made := _made(tables, "begin", key, *body):
+                return self._own_claims(claims.claims_again(tables, self._secret, _keys(made)))[0]
+            now = self._clock()
+            run = claims.open_run_named(tables, run_name, now)
+            rollouts = claims.enqueue(tables, run.run_id, [checked], now)
+            given = claims.start(tables, self._secret, rollouts, worker_id, now)
+            _keep(tables, "begin", key, body, _names(given))
+            return self._own_claims(given)[0]
+
+    def heartbeat(
+        self, worker_id: str, attempts: Sequence[AttemptKey], report: dict[str, JSON] | None = None
+    ) -> dict[AttemptKey, Order]:
+        if report is not None:
+            report = checks.json_object(report, f"the report of worker {worker_id}")
+        with self._writing() as tables:
+            return endings.heartbeat(tables, worker_id, attempts, report, self._clock())
+
+    def finish(self, results: Sequence[Result]) -> list[Rollout]:
+        checked = checks.results(results)
+        with self._writing() as tables:
+            rollouts, stale = endings.finish(tables, checked, self._clock())
+            rollouts = self._own(rollouts)
+        if stale:
+            raise StaleAttempt("; ".join(map(str, stale)))
+        return rollouts
+
+    def set_rewards(self, rewards: Mapping[str, float | None]) -> None:
+        checked = {name: checks.reward(name, value) for name, value in rewards.items()}
+        with self._writing() as tables:
+            found = need_rollouts(tables, checked.keys())
+            tables.update_rollouts(
+                [replace(rollout, reward=checked[name]) for name, rollout in found.items()]
+            )
+
+    def cancel(self, rollout_ids: Sequence[str]) -> list[Rollout]:
+        with self._writing() as tables:
+            return self._own(endings.cancel(tables, rollout_ids, self._clock()))
+
+    def rollouts(self, query: RolloutQuery) -> Page[Rollout]:
+        _check_limit(query.limit)
+        self._expire()
+        with self._reading() as tables:
+            if query.run_id is not None:
+                need_run(tables, query.run_id)
+            if query.rollout_ids is not None:
+                need_rollouts(tables, set(query.rollout_ids))
+            page = tables.find_rollouts(query)
+            return Page(items=self._own(page.items), cursor=page.cursor)
+
+    def attempts(self, rollout_id: str) -> list[Attempt]:
+        self._expire()
+        with self._reading() as tables:
+            need_rollouts(tables, [rollout_id])
+            return tables.attempts([rollout_id])[rollout_id]
+
+    def seconds_to_expiry(self, run_id: str | None = None) -> float | None:
+        with self._reading() as tables:
+            expiry = tables.next_expiry(run_id)
+        return None if expiry is None else max(0.0, expiry - self._clock())
+
+    def check_token(self, key: AttemptKey, token: str) -> bool:
+        return is_token_for(self._secret, key, token)
+
+    # --- spans ----------------------------------------------------------------------------
+
+    def add_spans(self, spans: Sequence[Span]) -> int:
+        checked = [checks.span(span) for span in spans]
+        keys = {(span.rollout_id, span.attempt) for span in checked}
+        with self._writing() as tables:
+            rollouts = need_rollouts(tables, {rollout_id for rollout_id, _ in keys})
+            check_attempts(rollouts, keys)
+            return tables.insert_spans(checked)
+
+    def spans(
+        self,
+        rollout_ids: Sequence[str],
+        *,
+        attempt: int | Literal["last", "all"] = "last",
+        kinds: Sequence[SpanKind] | None = None,
+    ) -> Iterator[Span]:
+        with self._reading() as tables:
+            rollouts = need_rollouts(tables, set(rollout_ids))
+            if isinstance(attempt, int):
+                check_attempts(rollouts, [(name, attempt) for name in rollouts])
+        return self._spans([_wanted(rollouts[name], attempt) for name in rollout_ids], kinds)
+
+    def _spans(
+        self, wanted: Sequence[list[AttemptKey]], kinds: Sequence[SpanKind] | None
+    ) -> Iterator[Span]:
+        """Rollout by rollout, so that a long reading neither fills the memory nor keeps a lock."""
+        for keys in wanted:
+            with self._reading() as tables:
+                found = tables.spans(keys, kinds)
+            yield from found
+
+    # --- resources ------------------------------------------------------------------------
+
+    def publish(
+        self,
+        run_id: str,
+        resources: Resources,
+        *,
+        note: str = "",
+        parent: int | None = None,
+        candidate: bool = False,
+        key: str | None = None,
+    ) -> ResourcesVersion:
+        checked = checks.resources(resources)
+        with self._writing() as tables:
+            operation, body = f"publish in {run_id}", (checked, note, parent, candidate)
+            run = need_run(tables, run_id)
+            if made := _made(tables, operation, key, *body):
+                return need_resources(tables, run_id, int(made[0]))
+            if parent is not None:
+                need_resources(tables, run_id, parent)
+            version = ResourcesVersion(
+                run_id=run.run_id,
+                version=tables.newest_resources(run_id, candidates=True) + 1,
+                created_at=self._clock(),
+                resources=checked,
+                parent=parent,
+                note=note,
+                candidate=candidate,
+            )
+            tables.insert_resources(version)
+            _keep(tables, operation, key, body, [str(version.version)])
+            return need_resources(tables, run_id, version.version)
+
+    def resources(self, run_id: str, version: int | Literal["latest"]) -> ResourcesVersion:
+        with self._reading() as tables:
+            need_run(tables, run_id)
+            return need_resources(tables, run_id, version)
+
+    # --- housekeeping ---------------------------------------------------------------------
+
+    def workers(self) -> list[Worker]:
+        self._expire()
+        with self._reading() as tables:
+            return tables.workers()
+
+    def statistics(self, run_id: str | None = None) -> Statistics:
+        self._expire()
+        with self._reading() as tables:
+            if run_id is not None:
+                need_run(tables, run_id)
+            return tables.statistics(run_id)
+
+    def watch(
+        self, run_id: str | None, wake: Callable[[], None], *, on: Change | None = None
+    ) -> Callable[[], None]:
+        return self.watchers.add(run_id, on, wake)
+
+    def _expire(self) -> None:
+        """Deal with leases that ran out, before somebody looks."""
+        with self._reading() as tables:
+            expiry = tables.next_expiry(None)
+        if expiry is not None and expiry <= self._clock():
+            with self._writing() as tables:
+                endings.expire(tables, self._clock())
+
+    def _own_claims(self, given: list[Claim]) -> list[Claim]:
+        owned = self._own([claim.rollout for claim in given])
+        return [
+            claim if rollout is claim.rollout else replace(claim, rollout=rollout)
+            for claim, rollout in zip(given, owned, strict=True)
+        ]
+
+
+def _made(tables: Tables, operation: str, key: str | None, *body: object) -> list[str] | None:
+    """What this very call made when it came before; None if it is new."""
+    if key is None:
+        return None
+    answer = tables.answer(operation, key)
+    if answer is None:
+        return None
+    check_same_body(operation, key, answer.fingerprint, fingerprint(*body))
+    return answer.made
+
+
+def _keep(
+    tables: Tables, operation: str, key: str | None, body: Sequence[object], made: list[str]
+) -> None:
+    if key is not None and made:
+        tables.put_answer(operation, key, Answer(fingerprint(*body), made))
+
+
+def _names(given: Sequence[Claim]) -> list[str]:
+    return [f"{claim.key.rollout_id}/{claim.key.number}" for claim in given]
+
+
+def _keys(made: Sequence[str]) -> list[AttemptKey]:
+    split = [name.rpartition("/") for name in made]
+    return [AttemptKey(rollout_id, int(number)) for rollout_id, _, number in split]
+
+
+def _wanted(rollout: Rollout, attempt: int | Literal["last", "all"]) -> list[AttemptKey]:
+    if attempt == "all":
+        return [AttemptKey(rollout.rollout_id, n + 1) for n in range(rollout.attempt)]
+    return [rollout.key if attempt == "last" else AttemptKey(rollout.rollout_id, attempt)]
+
+
+def _check_limit(limit: int) -> None:
+    if limit < 1:
+        raise BadValue(f"limit is {limit}; expected at least 1")

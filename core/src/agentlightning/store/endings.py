@@ -1,0 +1,89 @@
+"""Heartbeats and the ways an attempt or a rollout ends: finished, lost with its worker, cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agentlightning.errors import StaleAttempt
+from agentlightning.records import JSON, ROLLOUT_OVER, AttemptKey, Rollout
+from agentlightning.store import states
+from agentlightning.store.lookups import need_attempts, need_rollouts
+from agentlightning.store.tables import Tables
+from agentlightning.store.types import Order, Result
+
+
+def expire(tables: Tables, now: float) -> None:
+    """Give up every attempt whose lease has run out."""
+    late = tables.expired(now)
+    if not late:
+        return
+    rollouts, attempts = tables.rollouts(late), tables.attempts(late)
+    for rollout_id in late:
+        step = states.expire(rollouts[rollout_id], attempts[rollout_id], now)
+        if step is not None:
+            _persist(tables, step)
+
+
+def heartbeat(
+    tables: Tables,
+    worker_id: str,
+    keys: Sequence[AttemptKey],
+    report: Mapping[str, JSON] | None,
+    now: float,
+) -> dict[AttemptKey, Order]:
+    """Renew the leases of these attempts and say which of them to give up."""
+    rollouts, attempts = need_attempts(tables, keys)
+    orders: dict[AttemptKey, Order] = {}
+    renewed = []
+    for key in keys:
+        attempt = attempts[key.rollout_id][key.number - 1]
+        orders[key], after = states.heartbeat(rollouts[key.rollout_id], attempt, worker_id, now)
+        if after is not attempt:
+            renewed.append(after)
+    tables.update_attempts(renewed)
+    tables.put_worker(worker_id, now, report)
+    return orders
+
+
+def finish(
+    tables: Tables, results: Sequence[Result], now: float
+) -> tuple[list[Rollout], list[StaleAttempt]]:
+    """Store the spans of all results, and the outcome of each that is not too late."""
+    rollouts, attempts = need_attempts(tables, [result.key for result in results])
+    tables.insert_spans(span for result in results for span in result.spans)
+    stale = []
+    for result in results:
+        rollout_id, number = result.key
+        try:
+            step = states.finish(
+                rollouts[rollout_id], attempts[rollout_id], number, result.outcome, now
+            )
+        except StaleAttempt as error:
+            tables.count_late(rollouts[rollout_id].run_id)
+            stale.append(error)
+            continue
+        if step is not None:
+            rollouts[rollout_id] = step.rollout
+            attempts[rollout_id][number - 1] = step.attempt
+            _persist(tables, step)
+    return [rollouts[result.key.rollout_id] for result in results], stale
+
+
+def cancel(tables: Tables, rollout_ids: Sequence[str], now: float) -> list[Rollout]:
+    """Cancel those of these rollouts that are not over."""
+    before = need_rollouts(tables, set(rollout_ids))
+    after = {name: states.cancel(rollout, now) for name, rollout in before.items()}
+    changed = [rollout for name, rollout in after.items() if rollout is not before[name]]
+    tables.update_rollouts(changed)
+    for rollout in changed:
+        tables.changed(rollout.run_id, "over")
+    return [after[rollout_id] for rollout_id in rollout_ids]
+
+
+def _persist(tables: Tables, step: states.Step) -> None:
+    tables.update_rollouts([step.rollout])
+    tables.update_attempts([step.attempt])
+    if step.rollout.status == "queued":
+        tables.changed(step.rollout.run_id, "queued")
+    elif step.rollout.status in ROLLOUT_OVER:
+        tables.changed(step.rollout.run_id, "over")

@@ -1,0 +1,21 @@
+"""From a store's URL to the store."""
+
+from __future__ import annotations
+
+from agentlightning.plugins import plugins
+from agentlightning.store.contract import Store
+
+DEFAULT_URL = "sqlite:///agentlightning.db"
+"""Where runs are kept unless something else is asked for: a file in the working directory."""
+
+
+def open_store(url: str = DEFAULT_URL) -> Store:
+    """Open the store at ``url``; the scheme names the backend.
+
+    ``memory://`` is built in; every other scheme is a plug-in's.
+
+    Raises:
+        UnknownName: no plug-in offers the scheme; the message lists those there are.
+        StoreUnavailable: it cannot be opened; the message says why.
+    """
+    return plugins().store_backend_for(url)(url)

@@ -1,0 +1,184 @@
+"""What a backend keeps, as tables: the small surface that a new transactional backend implements.
+
+:class:`~agentlightning.store.backend.TableStore` is the whole contract, written once over this. A
+backend opens a transaction, hands out its ``Tables``, and commits or rolls back; no decision is taken
+below this line. Inside a writing transaction what was read does not change until it ends (one lock, or
+locked rows).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from agentlightning.errors import BadValue
+from agentlightning.records import (
+    JSON,
+    Attempt,
+    AttemptKey,
+    ResourcesVersion,
+    Rollout,
+    Run,
+    Span,
+    SpanKind,
+)
+from agentlightning.store.types import Change, Metrics, Page, RolloutQuery, Statistics, Worker
+from agentlightning.store.watching import Changed
+
+
+def read_cursor(cursor: str | None) -> int:
+    """The place a page starts at, from the cursor of the page before it."""
+    if cursor is None:
+        return 0
+    if not cursor.isascii() or not cursor.isdigit():
+        raise BadValue(f"the cursor {cursor!r} is none that a page came with")
+    return int(cursor)
+
+
+class Answer(NamedTuple):
+    """What a call with an idempotency key was given and made, so that it can be answered again."""
+
+    fingerprint: str
+    made: list[str]
+
+
+class Tables(ABC):
+    """The tables of one store within one transaction. Nothing is checked here and nothing decided."""
+
+    def __init__(self) -> None:
+        self.changes: set[Changed] = set()
+
+    def changed(self, run_id: str, *changes: Change) -> None:
+        """Note what waiters are to be woken for once the transaction is committed."""
+        self.changes.update(Changed(run_id, change) for change in changes)
+
+    # --- runs -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def insert_run(self, run: Run) -> None:
+        """Add a run."""
+
+    @abstractmethod
+    def update_run(self, run: Run) -> None:
+        """Replace a run."""
+
+    @abstractmethod
+    def run(self, run_id: str) -> Run | None:
+        """One run."""
+
+    @abstractmethod
+    def runs(self) -> list[Run]:
+        """All runs in the order they were added."""
+
+    @abstractmethod
+    def put_state(self, run_id: str, state: Mapping[str, JSON]) -> None:
+        """Replace the state of a run's algorithm."""
+
+    @abstractmethod
+    def state(self, run_id: str) -> dict[str, JSON] | None:
+        """The state of a run's algorithm."""
+
+    @abstractmethod
+    def put_metrics(self, metrics: Metrics) -> None:
+        """Add or replace values of one step."""
+
+    @abstractmethod
+    def metrics(self, run_id: str) -> list[Metrics]:
+        """All values of a run, by step; ``at`` is when the step was last written."""
+
+    # --- idempotency keys -----------------------------------------------------------------
+
+    @abstractmethod
+    def put_answer(self, operation: str, key: str, answer: Answer) -> None:
+        """Keep what a call with this key made."""
+
+    @abstractmethod
+    def answer(self, operation: str, key: str) -> Answer | None:
+        """What the call with this key made."""
+
+    # --- rollouts -------------------------------------------------------------------------
+
+    @abstractmethod
+    def insert_rollouts(self, rollouts: Sequence[Rollout]) -> None:
+        """Add rollouts, after all there are."""
+
+    @abstractmethod
+    def update_rollouts(self, rollouts: Sequence[Rollout]) -> None:
+        """Replace what changes in a rollout: status, output, reward, attempt, times, resources."""
+
+    @abstractmethod
+    def rollouts(self, rollout_ids: Collection[str]) -> dict[str, Rollout]:
+        """Those of these rollouts that exist."""
+
+    @abstractmethod
+    def find_rollouts(self, query: RolloutQuery) -> Page[Rollout]:
+        """A page of rollouts in the order they were added."""
+
+    @abstractmethod
+    def queued(self, run_id: str | None, limit: int) -> list[Rollout]:
+        """The next rollouts to claim in an open run (or any), by priority, then oldest first."""
+
+    # --- attempts -------------------------------------------------------------------------
+
+    @abstractmethod
+    def insert_attempts(self, attempts: Sequence[Attempt]) -> None:
+        """Add attempts."""
+
+    @abstractmethod
+    def update_attempts(self, attempts: Sequence[Attempt]) -> None:
+        """Replace what changes in an attempt: status, error, times, lease."""
+
+    @abstractmethod
+    def attempts(self, rollout_ids: Collection[str]) -> dict[str, list[Attempt]]:
+        """The attempts of each of these rollouts, first to last."""
+
+    @abstractmethod
+    def expired(self, now: float) -> list[str]:
+        """The rollouts whose running attempt has a lease that ends at ``now`` or before."""
+
+    @abstractmethod
+    def next_expiry(self, run_id: str | None) -> float | None:
+        """When the first lease of a running attempt ends."""
+
+    # --- spans ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def insert_spans(self, spans: Iterable[Span]) -> int:
+        """Add the spans whose (rollout, attempt, span id) is new, in this order; how many were."""
+
+    @abstractmethod
+    def spans(self, keys: Sequence[AttemptKey], kinds: Sequence[SpanKind] | None) -> list[Span]:
+        """The spans of these attempts, one attempt after the other, in order of arrival."""
+
+    # --- resources ------------------------------------------------------------------------
+
+    @abstractmethod
+    def insert_resources(self, version: ResourcesVersion) -> None:
+        """Add a version."""
+
+    @abstractmethod
+    def resources(self, run_id: str, version: int) -> ResourcesVersion | None:
+        """One version, a copy of its own."""
+
+    @abstractmethod
+    def newest_resources(self, run_id: str, *, candidates: bool) -> int:
+        """The highest version number, counting candidates or not; 0 if there is none."""
+
+    # --- workers and counts ---------------------------------------------------------------
+
+    @abstractmethod
+    def put_worker(self, worker_id: str, now: float, report: Mapping[str, JSON] | None) -> None:
+        """Note that a worker was seen; a report replaces its last one."""
+
+    @abstractmethod
+    def workers(self) -> list[Worker]:
+        """All workers, with the number of their running attempts, first seen first."""
+
+    @abstractmethod
+    def count_late(self, run_id: str) -> None:
+        """Count a result that came too late."""
+
+    @abstractmethod
+    def statistics(self, run_id: str | None) -> Statistics:
+        """Counts by status, of every status there is."""
