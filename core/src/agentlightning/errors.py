@@ -130,5 +130,13 @@ class NoSamples(AlgorithmError):
     """A whole batch gave nothing to train on; the message counts the reasons."""
 
 
+class Interrupted(AgentLightningError):
+    """The run was interrupted; what is recorded stays, and the run can be resumed."""
+
+
+class BudgetExhausted(AlgorithmError):
+    """More was asked for than the run's budget has left."""
+
+
 class Deadline(AgentLightningError, TimeoutError):
     """A wait reached its deadline; the message says what was waited for."""

@@ -50,7 +50,7 @@ def plugins(*, as_json: bool) -> None:
         )
     console = Console()
     if not console.is_terminal:
-        console = Console(width=160)  # a pipe has no width to fit into
+        console = Console(width=200)  # a pipe has no width to fit into
     console.print(table)
     console.print(f"hook API {HOOK_API}", highlight=False)
 

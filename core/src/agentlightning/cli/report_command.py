@@ -1,0 +1,56 @@
+"""``agl report``: a run in text, and its reward curve as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from agentlightning.cli.common import json_option, open_existing, print_json, store_option
+
+
+@click.command("report")
+@click.argument("run_id", metavar="RUN")
+@click.option(
+    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw the reward curve here."
+)
+@json_option
+@store_option
+def report(run_id: str, plot: Path | None, store_url: str, *, as_json: bool) -> None:
+    """Report on RUN: rewards, what was recorded, trained on and dropped."""
+    from agentlightning.trainer.report import draw_reward_curve
+    from agentlightning.trainer.report import report as report_run
+
+    console = Console(highlight=False)
+    with open_existing(store_url) as store:
+        facts = report_run(store, run_id)
+        drawn = plot is not None and draw_reward_curve(store, store.run(run_id), plot)
+    if as_json:
+        print_json(facts)
+    else:
+        _print(console, facts)
+    if plot is not None and not as_json:
+        console.print(
+            f"reward curve: {plot}" if drawn else "no reward was logged, so no curve was drawn"
+        )
+
+
+def _print(console: Console, facts: dict[str, Any]) -> None:
+    console.print(f"run {facts['run_id']} ({facts['name']}) {facts['status']}")
+    table = Table("what", "value")
+    for step in facts["validation"]:
+        table.add_row(f"validation reward at step {step['step']}", f"{step['reward']:.3f}")
+    for title, counts in (("rollouts", facts["rollouts"]), ("attempts", facts["attempts"])):
+        table.add_row(
+            title, ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+        )
+    table.add_row("spans", str(facts["spans"]))
+    for name, value in facts["totals"].items():
+        table.add_row(f"{name}, all steps", f"{value:g}")
+    for name, value in sorted(facts["latest"].items()):
+        if not name.startswith("fidelity/"):
+            table.add_row(f"{name}, latest", f"{value:.4g}")
+    console.print(table)

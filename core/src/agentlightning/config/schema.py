@@ -1,0 +1,96 @@
+"""The configuration's one schema, for a dict, a YAML file and keyword arguments alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agentlightning.algorithm import Budget
+from agentlightning.records import JSON, RolloutConfig
+
+
+class RunnersConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Who runs the agent.
+
+    Attributes:
+        count: rollouts at once, over all threads and processes.
+        executor: a name (``threads``, ``processes``), or ``{"name": …, …its options}``.
+        environment: variables set for the agent before it is imported.
+    """
+
+    count: int = 8
+    executor: str | dict[str, Any] = "threads"
+    environment: dict[str, str] = {}
+
+
+class BudgetConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What the run may spend; None for no limit."""
+
+    rollouts: int | None = None
+    llm_calls: int | None = None
+    seconds: float | None = None
+    tokens: int | None = None
+
+    def fresh(self) -> Budget:
+        """The same limits with nothing spent yet."""
+        return Budget(self.rollouts, self.llm_calls, self.seconds, self.tokens)
+
+
+class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The top level of a configuration; every other key belongs to the algorithm.
+
+    Attributes:
+        algorithm: a registered name or alias, such as ``rl``, ``grpo``, ``sft``.
+        agent: what :meth:`Trainer.fit` takes; None runs the built-in single-turn agent.
+        model: a local directory, a hub id (``owner/name``) or a hosted model's name.
+        base_url: where a hosted model is asked, when not at the provider's own address.
+        store: the store's URL. run_name: the run's name in it.
+        train_dataset: tasks. eval_dataset: validation tasks, not trained on.
+        reward_function: ``f(task, output)`` or ``f(task, output, rollout)``, or ``"module:name"``.
+        engine: a name, a URL, or ``{"name": …, …its options}``.
+        adapters: options by adapter name.
+        strict: refuse LLM calls that nobody routed.
+        resources: further resources of the agent by name.
+        prompts: resource name to agent name, for prompts the seam puts in.
+        trained_agents: names of the agents whose calls go to ``model``; None for all.
+        resume: the id of a stopped run to go on with.
+        report_to: experiment trackers, as transformers names them.
+    """
+
+    algorithm: str
+    agent: Any = None
+    model: str | None = None
+    base_url: str | None = None
+    store: str = "sqlite:///agentlightning.db"
+    run_name: str | None = None
+    train_dataset: Any = None
+    eval_dataset: Any = None
+    reward_function: Any = None
+    runners: RunnersConfig = msgspec.field(default_factory=RunnersConfig)
+    engine: str | dict[str, Any] | None = None
+    adapters: dict[str, dict[str, Any]] = {}
+    strict: bool = False
+    rollout: RolloutConfig = RolloutConfig()
+    resources: dict[str, Any] = {}
+    prompts: dict[str, str] = {}
+    trained_agents: tuple[str, ...] | None = None
+    seed: int = 0
+    run_dir: str | None = None
+    resume: str | None = None
+    report_to: tuple[str, ...] | str = ()
+    budget: BudgetConfig = msgspec.field(default_factory=BudgetConfig)
+
+
+class Config(Settings, kw_only=True):
+    """A checked configuration.
+
+    Attributes:
+        options: the algorithm's own ``Config``.
+        defaults: every default that was taken, by key; printed at the start and kept with the run.
+        warnings: what the user should know before anything is spent.
+    """
+
+    options: Any = None
+    defaults: dict[str, JSON] = {}
+    warnings: tuple[str, ...] = ()

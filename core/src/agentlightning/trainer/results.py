@@ -1,0 +1,194 @@
+"""Finished rollouts as an algorithm reads them: scored, with samples, nothing late missing."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from agentlightning.algorithm import RolloutBatch, RolloutResult
+from agentlightning.errors import Deadline
+from agentlightning.recording.attempt import reward_span
+from agentlightning.recording.sink import Sink
+from agentlightning.records import Rollout, Span
+from agentlightning.samples import CreditRules, Limits, outcome, rewards, transitions
+from agentlightning.store import Store
+from agentlightning.store.waiting import wait
+
+logger = logging.getLogger("agentlightning.trainer")
+
+LOOK_S = 5.0
+"""How long one wait for rollouts lasts before workers and deadline are looked at again, in seconds."""
+
+
+class Scorer:
+    """Calls the user's reward function on finished rollouts, in the trainer's process.
+
+    ``f(task, output)`` or ``f(task, output, rollout)``. None means unscored. A function that raises
+    leaves the rollout unscored too, logged with its id and counted, never taken for 0.0.
+    """
+
+    def __init__(self, function: Callable[..., Any] | None) -> None:
+        self._function = function
+        self._takes_rollout = function is not None and _positional_arguments(function) >= _WITH_ROLLOUT
+        self.crashed = 0
+
+    def score(self, rollout: Rollout) -> Span | None:
+        """The reward span of a rollout that succeeded, or None when there is nothing to record."""
+        if self._function is None or rollout.status != "succeeded":
+            return None
+        arguments = (rollout.input, rollout.output, rollout)
+        try:
+            value = self._function(*arguments[: _WITH_ROLLOUT if self._takes_rollout else 2])
+        except Exception:  # the user's code may raise anything; one bad score must not end the run
+            self.crashed += 1
+            logger.exception("reward_function raised on rollout %s: left unscored", rollout.rollout_id)
+            return None
+        if value is None:
+            return None
+        return reward_span(rollout.key, value, name="reward", source="function")
+
+
+_WITH_ROLLOUT = 3
+
+
+def _positional_arguments(function: Callable[..., Any]) -> int:
+    parameters = inspect.signature(function).parameters.values()
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return _WITH_ROLLOUT
+    positional = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    return sum(parameter.kind in positional for parameter in parameters)
+
+
+class ResultBuilder:
+    """Turns rollouts that are over into results: flush, score, read back, make samples."""
+
+    def __init__(self, store: Store, sink: Sink, scorer: Scorer) -> None:
+        self._store = store
+        self._sink = sink
+        self._scorer = scorer
+
+    def build(
+        self, rollouts: Sequence[Rollout], rules: CreditRules, limits: Limits
+    ) -> list[RolloutResult]:
+        """Results in the order of ``rollouts``.
+
+        The runner sent an attempt's spans with its end; the endpoint's are flushed here.
+        """
+        self._sink.flush()
+        scores = [span for rollout in rollouts if (span := self._scorer.score(rollout))]
+        if scores:
+            self._store.add_spans(scores)
+        spans: dict[str, list[Span]] = {rollout.rollout_id: [] for rollout in rollouts}
+        for span in self._store.spans(list(spans)):
+            spans[span.rollout_id].append(span)
+        results = [
+            self._result(rollout, spans[rollout.rollout_id], rules, limits) for rollout in rollouts
+        ]
+        self._store.set_rewards({result.rollout.rollout_id: result.reward for result in results})
+        return results
+
+    @staticmethod
+    def _result(
+        rollout: Rollout, spans: list[Span], rules: CreditRules, limits: Limits
+    ) -> RolloutResult:
+        named = {
+            reward.name: reward.value
+            for reward in rewards(spans, rules.version)
+            if reward.span_id is None and reward.agent is None
+        }
+        return RolloutResult(
+            rollout=rollout,
+            spans=spans,
+            reward=outcome(rollout, spans, rules),
+            rewards=named,
+            transitions=transitions(rollout, spans, rules),
+            rules=rules,
+            limits=limits,
+        )
+
+
+class Batch(RolloutBatch):
+    """Rollouts under way; iterating gives each result as it finishes.
+
+    A batch in which nothing finishes for ``stall_s`` seconds is a ``Deadline`` that says what it
+    waited for; ``check`` is asked now and then whether the workers are alive, and raises if not.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        builder: ResultBuilder,
+        rollouts: Sequence[Rollout],
+        rules: CreditRules,
+        limits: Limits,
+        *,
+        check: Callable[[], None],
+        finished: Callable[[RolloutResult], None],
+        stall_s: float,
+    ) -> None:
+        self._store = store
+        self._builder = builder
+        self._order = [rollout.rollout_id for rollout in rollouts]
+        self._rules = rules
+        self._limits = limits
+        self._check = check
+        self._finished = finished
+        self._stall_s = stall_s
+        self._results: dict[str, RolloutResult] = {}
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[RolloutResult]:
+        yield from list(self._results.values())
+        while pending := self._pending():
+            yield from self._collect(self._next(pending))
+
+    def wait(self, timeout_s: float | None = None) -> list[RolloutResult]:
+        """All results, in the order of the tasks (each task's copies side by side)."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while pending := self._pending():
+            left = None if deadline is None else deadline - time.monotonic()
+            self._collect(self._next(pending, left))
+        return [self._results[rollout_id] for rollout_id in self._order]
+
+    def cancel(self) -> None:
+        """Cancel what is not finished; its results come back with status ``cancelled``."""
+        if pending := self._pending():
+            self._store.cancel(pending)
+
+    def _pending(self) -> list[str]:
+        return [rollout_id for rollout_id in self._order if rollout_id not in self._results]
+
+    def _collect(self, rollouts: list[Rollout]) -> list[RolloutResult]:
+        results = self._builder.build(rollouts, self._rules, self._limits)
+        for result in results:
+            self._results[result.rollout.rollout_id] = result
+            self._finished(result)
+        return results
+
+    def _next(self, pending: list[str], left_s: float | None = None) -> list[Rollout]:
+        """The pending rollouts that are over, at least one."""
+        limit_s = self._stall_s if left_s is None else min(left_s, self._stall_s)
+        deadline = time.monotonic() + limit_s
+        while True:
+            self._check()
+            patience = max(0.0, min(LOOK_S, deadline - time.monotonic()))
+            try:
+                return wait(self._store, pending, timeout_s=patience, count=1)
+            except Deadline:
+                if time.monotonic() >= deadline:
+                    raise Deadline(self._complaint(limit_s)) from None
+
+    def _complaint(self, waited_s: float) -> str:
+        pending = self._pending()
+        counts = self._store.statistics().rollouts
+        workers = len(self._store.workers())
+        return (
+            f"waited {waited_s:.0f} s for {len(pending)} of {len(self)} rollouts and none finished "
+            f"(in the store: {counts.get('queued', 0)} queued, {counts.get('running', 0)} running, "
+            f"{workers} workers known); look at one with: agl explain {pending[0]}"
+        )

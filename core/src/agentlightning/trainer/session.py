@@ -1,0 +1,106 @@
+"""Opening everything a run needs, and closing it again in the right order, whatever happens."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from agentlightning.agent import load_object
+from agentlightning.config import Config, describe, wrap_resources
+from agentlightning.errors import ConfigError
+from agentlightning.recording.sink import Sink
+from agentlightning.records import JSON, Run
+from agentlightning.store import Store
+from agentlightning.trainer.context import Parts, RunContext
+from agentlightning.trainer.progress import RunProgress
+from agentlightning.trainer.results import ResultBuilder, Scorer
+from agentlightning.trainer.runners import Runners
+from agentlightning.trainer.serving import Serving
+
+
+def open_run(store: Store, config: Config) -> Run:
+    """The run to work in: a new one with its first resources, or the one to resume."""
+    if config.resume is None:
+        run = store.create_run(config.run_name or config.algorithm, describe(config))
+        store.publish(run.run_id, wrap_resources(config), note="as configured")
+        return run
+    run = store.run(config.resume)
+    earlier = run.config.get("algorithm") if isinstance(run.config, dict) else None
+    if earlier != config.algorithm:
+        raise ConfigError(
+            f"resume: run {run.run_id} was made by {earlier!r} and the configuration says "
+            f"{config.algorithm!r}; resume it with the configuration it was started with"
+        )
+    return store.set_run_status(run.run_id, "open")
+
+
+@contextmanager
+def session(
+    config: Config,
+    store: Store,
+    run: Run,
+    *,
+    train: Sequence[JSON],
+    val: Sequence[JSON],
+    run_dir: Path,
+    console: Console,
+) -> Iterator[RunContext]:
+    """A context for the algorithm; at the end runners stop first, then endpoint and engines."""
+    scorer = Scorer(reward_function(config))
+    with ExitStack() as closing:
+        sink = Sink(store)
+        closing.callback(sink.close)
+        serving = Serving(store, sink, run.run_id)
+        closing.callback(serving.stop)
+        runners = Runners(config, store, run)
+        closing.callback(runners.stop)
+        parts = Parts(
+            store=store,
+            serving=serving,
+            runners=runners,
+            builder=ResultBuilder(store, sink, scorer),
+            progress=closing.enter_context(RunProgress(console)),
+            interrupt=closing.enter_context(interruptible(console)),
+        )
+        yield RunContext(config, run, parts, train=train, val=val, run_dir=run_dir)
+
+
+def reward_function(config: Config) -> object:
+    """The configuration's reward function, imported when given as ``"module:name"``."""
+    given = config.reward_function
+    function = load_object(given) if isinstance(given, str) else given
+    if function is not None and not callable(function):
+        raise ConfigError(
+            f"reward_function: got a {type(function).__name__}; expected a callable or 'module:name'"
+        )
+    return function
+
+
+@contextmanager
+def interruptible(console: Console) -> Iterator[threading.Event]:
+    """An event that the first Ctrl+C sets; the second one interrupts at once.
+
+    Outside the main thread signals cannot be caught and the event is never set.
+    """
+    interrupted = threading.Event()
+
+    def on_interrupt(number: int, frame: FrameType | None) -> None:
+        if interrupted.is_set():
+            signal.default_int_handler(number, frame)
+        interrupted.set()
+        console.print("interrupted: saving and stopping (press again to stop at once)")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupted
+        return
+    earlier = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, earlier)

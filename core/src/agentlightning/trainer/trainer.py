@@ -1,0 +1,142 @@
+"""The trainer: one run of an algorithm on an agent, from configuration to summary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from agentlightning.config import Config, load_config, load_dataset
+from agentlightning.errors import ConfigError, Interrupted
+from agentlightning.plugins import plugins
+from agentlightning.records import JSON, LLM, Run
+from agentlightning.store import Store
+from agentlightning.store.opening import open_store
+from agentlightning.trainer.memory import MemoryWatch
+from agentlightning.trainer.report import draw_reward_curve
+from agentlightning.trainer.session import open_run, session
+from agentlightning.trainer.summary import (
+    CURVE_FILE,
+    TrainResult,
+    print_summary,
+    summarise,
+    write_summary,
+)
+
+
+class Trainer:
+    """Trains an agent as a configuration says.
+
+    Args:
+        config: a mapping, or the path of a YAML file.
+        keys: further configuration keys, laid over ``config``.
+
+    Raises:
+        ConfigError: the configuration cannot be used; nothing has been started.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | str | Path | None = None, **keys: Any) -> None:
+        self.config: Config = load_config(config, **keys)
+        self._console = Console(stderr=True, highlight=False)
+
+    def train(self, dataset: Any = None, eval_dataset: Any = None) -> TrainResult:
+        """Train on ``dataset`` (or the configuration's ``train_dataset``).
+
+        The agent is the configuration's, or the built-in one: a single turn of the model on a row's
+        ``messages``, ``prompt``, ``question`` or ``input``.
+        """
+        return self._run(dataset, eval_dataset)
+
+    def fit(self, agent: Any = None, train: Any = None, val: Any = None) -> TrainResult:
+        """Train ``agent`` on tasks.
+
+        Args:
+            agent: a function of a task, ``"module:name"``, a framework's own agent object, or whatever
+                else :mod:`agentlightning.agent` takes; None for the configuration's.
+            train: tasks; None for the configuration's ``train_dataset``.
+            val: tasks not trained on; None for ``eval_dataset``.
+
+        Raises:
+            ConfigError: no agent or no task.
+            KeyboardInterrupt: the run was interrupted; what is recorded stays and it can be resumed.
+        """
+        if agent is not None:
+            self.config.agent = agent
+        if self.config.agent is None:
+            raise ConfigError(
+                "agent: none given; pass it to fit(), or call train() for the built-in one"
+            )
+        return self._run(train, val)
+
+    def _run(self, train: Any, val: Any) -> TrainResult:
+        config = self.config
+        tasks = load_dataset(config.train_dataset if train is None else train, "train_dataset")
+        if not tasks:
+            raise ConfigError("train_dataset: none given; pass it to the call or set the key")
+        validation = load_dataset(config.eval_dataset if val is None else val, "eval_dataset")
+        self._announce()
+        with open_store(config.store) as store:
+            run = open_run(store, config)
+            run_dir = Path(config.run_dir or Path("runs") / run.name)
+            run_dir.mkdir(parents=True, exist_ok=True)
+            with _documented(store, run, run_dir) as summary:
+                self._console.print(f"run {run.run_id} in {config.store}")
+                self._train(store, run, tasks, validation, run_dir)
+            return self._conclude(store, run, run_dir, summary)
+
+    def _train(
+        self, store: Store, run: Run, tasks: Sequence[JSON], validation: Sequence[JSON], run_dir: Path
+    ) -> None:
+        algorithm = plugins().algorithms.get(self.config.algorithm)(self.config.options)
+        with session(
+            self.config, store, run, train=tasks, val=validation, run_dir=run_dir, console=self._console
+        ) as context:
+            try:
+                algorithm.run(context)
+            except Interrupted as error:
+                self._console.print(f"{error}; go on later with the key resume: {run.run_id}")
+                raise KeyboardInterrupt from error
+
+    def _announce(self) -> None:
+        defaults = ", ".join(f"{key}={value}" for key, value in sorted(self.config.defaults.items()))
+        self._console.print(
+            f"{self.config.algorithm} on {self.config.model}; defaults taken: {defaults or 'none'}",
+            soft_wrap=True,
+        )
+        for warning in self.config.warnings:
+            self._console.print(f"[yellow]warning[/yellow]: {warning}")
+
+    def _conclude(self, store: Store, run: Run, run_dir: Path, summary: dict[str, JSON]) -> TrainResult:
+        resources = store.resources(run.run_id, "latest")
+        models = [item.model for item in resources.resources.values() if isinstance(item, LLM)]
+        print_summary(self._console, summary, run_dir, self.config.store, models)
+        return TrainResult(
+            run_id=run.run_id,
+            resources=resources,
+            reward_before=summary["reward_before"],
+            reward_after=summary["reward_after"],
+            run_dir=run_dir,
+        )
+
+
+@contextmanager
+def _documented(store: Store, run: Run, run_dir: Path) -> Iterator[dict[str, JSON]]:
+    """Whatever happens inside, leave the run with its status, its summary and its reward curve."""
+    memory = MemoryWatch()
+    summary: dict[str, JSON] = {}
+    status = "failed"
+    try:
+        yield summary
+        status = "succeeded"
+    except KeyboardInterrupt:
+        status = "cancelled"
+        raise
+    finally:
+        peak_mb = memory.stop()
+        run = store.set_run_status(run.run_id, status)
+        summary.update(summarise(store, run, peak_mb))
+        write_summary(run_dir, summary)
+        draw_reward_curve(store, run, run_dir / CURVE_FILE)
