@@ -21,7 +21,7 @@ def conversation(call: LLMCall) -> list[Message]:
         messages = [{"role": "user", "content": call.request.get("prompt")}]
         return messages + ([{"role": "assistant", "content": reply.get("text")}] if reply else [])
     if call.api == "responses":
-        return _responses(call.request, reply)
+        return responses_messages(call.request, reply)
     return _anthropic(call.request, reply)
 
 
@@ -35,7 +35,10 @@ def request_messages(api: str, body: Mapping[str, Any]) -> tuple[JSON, ...]:
     return () if held is None else ({"role": "user", "content": held},)
 
 
-def _responses(request: Mapping[str, JSON], reply: Mapping[str, JSON] | None) -> list[Message]:
+def responses_messages(
+    request: Mapping[str, JSON], reply: Mapping[str, JSON] | None = None
+) -> list[Message]:
+    """A request of the Responses API, and the output of its reply, as chat messages."""
     messages: list[Message] = []
     if request.get("instructions"):
         messages.append({"role": "system", "content": request["instructions"]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,17 @@ def read_reply(api: Api, body: Body) -> Reply:
     if not reply.choices:
         return Reply(dict(body), problem="the reply has no choices")
     return reply
+
+
+def read_body(content: bytes) -> tuple[dict[str, Any] | None, str | None]:
+    """The JSON object of a reply, or what is wrong with it."""
+    try:
+        body = json.loads(content)
+    except ValueError as error:
+        return None, f"the reply is not JSON ({error})"
+    if not isinstance(body, dict):
+        return None, f"the reply is JSON but not an object: {str(body)[:80]!r}"
+    return body, None
 
 
 class _Unusable(ValueError):

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from agentlightning import semconv
 from agentlightning.errors import RewardError
 from agentlightning.llm_api import origin_of
+from agentlightning.recording import seam
 from agentlightning.recording.context import RolloutContext, entered
 from agentlightning.recording.guard import report_fault
 from agentlightning.recording.ids import new_span_id, root_span_id_of, trace_id_of
@@ -33,6 +34,9 @@ def attempt(
 
     The body's exception marks the root span as failed and goes on unchanged. Spans still open are
     ended and marked; what comes later is refused and counted. ``Store.finish`` is the caller's.
+
+    Raises:
+        SeamError: the imported SDK has changed so that its LLM calls can't be recorded.
     """
     context = RolloutContext(
         key=claim.key,
@@ -46,6 +50,7 @@ def attempt(
     )
     start_ns, failure = time.time_ns(), None
     try:
+        seam.require_working()
         with entered(context):
             yield context
     except BaseException as error:
@@ -58,6 +63,8 @@ def attempt(
 def _close(context: RolloutContext, name: str, start_ns: int, failure: BaseException | None) -> None:
     try:
         context.life.phase = "over"
+        for call in list(context.life.open_calls.values()):
+            call.abandon()
         for handle in list(context.life.open_spans.values()):
             handle.abandon()
         context.sink.add(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from agentlightning.records import AttemptKey, Resolver
 
 if TYPE_CHECKING:
+    from agentlightning.recording.open_call import OpenCall
     from agentlightning.recording.recorder import SpanHandle
     from agentlightning.recording.sink import Sink
 
@@ -32,6 +33,7 @@ class AttemptLife:
         late: what came after the attempt was over and was not recorded, counted.
         last_calls: the latest LLM call's span id by agent; a step reward belongs to it.
         open_spans: spans under way by their key, so that their end finds them.
+        open_calls: LLM calls under way by their span id.
     """
 
     def __init__(self) -> None:
@@ -39,6 +41,7 @@ class AttemptLife:
         self.late: Counter[str] = Counter()
         self.last_calls: dict[str | None, str] = {}
         self.open_spans: dict[Hashable, SpanHandle] = {}
+        self.open_calls: dict[str, OpenCall] = {}
         self._lock = threading.Lock()
         self._seq = 0
 

@@ -15,7 +15,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _counts: Counter[str] = Counter()
-_lock = threading.Lock()
+_lock = threading.RLock()  # a fault may be reported while garbage is collected in here
 
 
 def report_fault(what: str, error: BaseException) -> None:

@@ -1,0 +1,40 @@
+"""Server-sent events, read piece by piece as the bytes pass."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+
+
+class EventReader:
+    """Takes bytes as they arrive, cut anywhere, and gives the ``data`` of each finished event."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[str] = []
+
+    def feed(self, piece: bytes) -> Iterator[str]:
+        """The data of the events that ``piece`` completes."""
+        self._rest += piece
+        while (end := _LINE_END.search(self._rest)) is not None:
+            if end.group() == b"\r" and end.end() == len(self._rest):
+                return  # its \n may come with the next piece
+            line, self._rest = self._rest[: end.start()], self._rest[end.end() :]
+            yield from self._line(line)
+
+    def end(self) -> Iterator[str]:
+        """The data of an event that was cut short of its empty line."""
+        yield from self._line(self._rest.rstrip(b"\r"))
+        self._rest = b""
+        yield from self._line(b"")
+
+    def _line(self, line: bytes) -> Iterator[str]:
+        if not line:
+            if self._data:
+                yield "\n".join(self._data)
+            self._data = []
+        elif line.startswith(b"data:"):
+            self._data.append(line[5:].removeprefix(b" ").decode(errors="replace"))

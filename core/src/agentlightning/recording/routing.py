@@ -1,0 +1,135 @@
+"""What becomes of one LLM call before it is sent: refused, left alone, or rewritten by its route."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agentlightning.errors import RolloutCancelled, UnroutedCall
+from agentlightning.llm_api import url_for, within
+from agentlightning.recording.context import RolloutContext
+from agentlightning.records import Api, CallInfo, Decision, Passthrough, Route
+
+logger = logging.getLogger("agentlightning.recording")
+
+
+@dataclass(frozen=True)
+class Outgoing:
+    """A call as it will be sent.
+
+    Attributes:
+        headers: to be set beside the caller's own.
+        drop_auth: the caller's own credentials must not go along: they are another server's.
+        by_endpoint: our endpoint records this call.
+    """
+
+    url: str
+    body: Mapping[str, Any]
+    headers: Mapping[str, str]
+    api_key: str | None
+    drop_auth: bool
+    by_endpoint: bool
+    changed: bool
+    how: str
+
+
+def decide(context: RolloutContext, info: CallInfo, body: Mapping[str, Any]) -> Outgoing:
+    """Ask the rollout's resolver and apply its answer; ``body`` is read, never changed.
+
+    Raises:
+        RolloutCancelled: the attempt was cancelled, timed out or is over.
+        UnroutedCall: strict mode, and nobody decided.
+    """
+    refuse_if_over(context)
+    decision = context.resolve(info)
+    if isinstance(decision, Route):
+        return _routed(context, info, decision, body)
+    by_endpoint = within(info.url, context.endpoint_origin)
+    if decision is None and context.strict and not by_endpoint:
+        raise UnroutedCall(_unrouted_message(context, info))
+    return Outgoing(
+        url=info.url,
+        body=body,
+        headers={},
+        api_key=None,
+        drop_auth=False,
+        by_endpoint=by_endpoint,
+        changed=False,
+        how=_describe(decision, by_endpoint=by_endpoint),
+    )
+
+
+def refuse_if_over(context: RolloutContext) -> None:
+    """Raise ``RolloutCancelled`` unless the attempt is still open; late calls are counted."""
+    rollout, number = context.key
+    if context.life.phase == "cancelled":
+        raise RolloutCancelled(
+            f"attempt {number} of rollout {rollout} was cancelled or ran out of time; its agent is "
+            "ended at this LLM call. Let this exception pass"
+        )
+    if context.life.phase == "over":
+        context.life.count_late("llm call")
+        raise RolloutCancelled(
+            f"attempt {number} of rollout {rollout} is over, so this LLM call of a thread or task it "
+            "left behind is refused. Join such threads in the agent; an agent whose threads serve "
+            'several rollouts needs the executor "processes"'
+        )
+
+
+def _routed(context: RolloutContext, info: CallInfo, route: Route, body: Mapping[str, Any]) -> Outgoing:
+    url = info.url if route.base_url is None else url_for(route.base_url, info.api)
+    changed = {**body, **route.extra_body}
+    if route.model is not None:
+        changed["model"] = route.model
+    how = "routed"
+    if route.system_prompt is not None:
+        if info.api == "completions":
+            how = "routed; the prompt was not put in: the completions API has no system prompt"
+            logger.warning("%s (agent %r)", how, info.agent)
+        else:
+            changed = with_system_prompt(info.api, changed, route.system_prompt)
+    return Outgoing(
+        url=url,
+        body=changed,
+        headers=route.headers,
+        api_key=route.api_key,
+        drop_auth=not within(url, info.url),
+        by_endpoint=within(url, context.endpoint_origin),
+        changed=True,
+        how=how,
+    )
+
+
+def with_system_prompt(api: Api, body: Mapping[str, Any], prompt: str) -> dict[str, Any]:
+    """A copy of ``body`` with its system prompt replaced, or put first where there was none.
+
+    Not for the completions API, which has none.
+    """
+    if api == "messages":
+        return {**body, "system": prompt}
+    field = "input" if api == "responses" else "messages"
+    held = body.get(field)
+    items = list(held) if isinstance(held, list | tuple) else []
+    first = items[0] if items and isinstance(items[0], Mapping) else {}
+    if first.get("role") in {"system", "developer"} and not body.get("instructions"):
+        return {**body, field: [{**first, "content": prompt}, *items[1:]]}
+    if api == "responses":
+        return {**body, "instructions": prompt}
+    return {**body, field: [{"role": "system", "content": prompt}, *items]}
+
+
+def _describe(decision: Decision, *, by_endpoint: bool) -> str:
+    if isinstance(decision, Passthrough):
+        return f"passthrough: {decision.reason}"
+    return "routed" if by_endpoint else "unrouted"
+
+
+def _unrouted_message(context: RolloutContext, info: CallInfo) -> str:
+    return (
+        f"strict mode: nobody decided where the LLM call of agent {info.agent!r} to model "
+        f"{info.model!r} at {info.url.split('?')[0]} goes (rollout {context.key.rollout_id}). Route it "
+        "with an LLM resource or `trained_agents`, return Passthrough(reason=…) for it, or set "
+        "`strict: false`"
+    )

@@ -1,0 +1,205 @@
+"""A scripted, OpenAI-compatible model server on loopback, for tests and offline examples."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+from agentlightning.llm_api import api_of_path
+from agentlightning.records import JSON
+from agentlightning.testing.model_bodies import (
+    chat_body,
+    chat_chunks,
+    responses_body,
+    responses_events,
+)
+from agentlightning.testing.model_script import Turn
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """A request as the server saw it; header names are lower-case."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: dict[str, JSON]
+
+
+@dataclass(frozen=True)
+class RawReply:
+    """A reply sent as it is, for what a well-behaved server would not send."""
+
+    body: bytes = b""
+    status: int = 200
+    content_type: str = "application/json"
+
+
+ReplyHook: TypeAlias = Callable[[ModelRequest], "str | Turn | dict[str, JSON] | RawReply | None"]
+"""Text or a turn to say, a whole body, a raw reply, or None for the scripted behaviour."""
+
+
+class ModelServer:
+    """Chat completions and Responses, streamed or not, below any path prefix.
+
+    What it says comes from a marker in the prompt (see
+    :func:`~agentlightning.testing.model_script.scripted_turn`) or from ``reply``. ``FAIL500`` anywhere
+    in a request's body is answered with a 500. Token ids and log-probabilities come only when asked for
+    (``return_token_ids``, ``logprobs``).
+
+    Args:
+        reply: decides replies itself; see :data:`ReplyHook`.
+        delay_s: seconds every reply takes.
+
+    Example:
+        >>> with ModelServer(reply=lambda request: "hello") as server:
+        ...     OpenAI(base_url=server.url, api_key="unused")
+    """
+
+    def __init__(self, reply: ReplyHook | None = None, *, delay_s: float = 0.0) -> None:
+        self.reply = reply
+        self.delay_s = delay_s
+        self.requests: list[ModelRequest] = []
+        self._server = _HTTPServer(("127.0.0.1", 0), _Handler, self)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.02,), name="model-server", daemon=True
+        )
+
+    @property
+    def url(self) -> str:
+        """The base URL, ending in ``/v1``."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def start(self) -> Self:
+        """Start answering; used as a context manager this happens by itself."""
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Stop answering and close every connection."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._server.hang_up()
+        self._thread.join(timeout=5)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def answer(self, request: ModelRequest) -> RawReply | dict[str, JSON]:
+        """The reply to one request, before it is cut into a stream."""
+        self.requests.append(request)
+        if self.delay_s:
+            time.sleep(self.delay_s)
+        if "FAIL500" in json.dumps(request.body):
+            return _error(500, "FAIL500 was asked for")
+        chosen = self.reply(request) if self.reply else None
+        if isinstance(chosen, RawReply | dict):
+            return chosen
+        turn = Turn(text=chosen) if isinstance(chosen, str) else chosen
+        match api_of_path(request.path):
+            case "chat":
+                return chat_body(request.body, turn)
+            case "responses":
+                return responses_body(request.body, turn)
+            case _:
+                return _error(404, f"no such path: {request.path}")
+
+
+class _HTTPServer(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: Any, handler: Any, model: ModelServer) -> None:
+        super().__init__(address, handler)
+        self.model = model
+        self._connections: set[socket.socket] = set()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        """End kept-alive connections, whose threads would wait for the next request."""
+        for connection in list(self._connections):
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:  # the client was first
+                continue
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that leaves early is what some tests are about, and no error of ours."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _HTTPServer
+
+    def do_GET(self) -> None:
+        self._send(RawReply(json.dumps({"object": "list", "data": []}).encode()))
+
+    def do_POST(self) -> None:
+        length = int(self.headers.get("content-length", 0))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        body = json.loads(self.rfile.read(length) or b"{}")
+        request = ModelRequest(self.path, headers, body)
+        reply = self.server.model.answer(request)
+        if isinstance(reply, RawReply):
+            self._send(reply)
+        elif body.get("stream"):
+            self._stream(request, reply)
+        else:
+            self._send(RawReply(json.dumps(reply).encode()))
+
+    def _send(self, reply: RawReply) -> None:
+        self.send_response(reply.status)
+        self.send_header("content-type", reply.content_type)
+        self.send_header("content-length", str(len(reply.body)))
+        self.end_headers()
+        self.wfile.write(reply.body)
+
+    def _stream(self, request: ModelRequest, body: dict[str, JSON]) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        for event in _events(request, body):
+            self.wfile.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
+            self.wfile.flush()
+        self.wfile.write(b"0\r\n\r\n")
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base's
+        """Keep quiet; requests are in ``ModelServer.requests``."""
+
+
+def _events(request: ModelRequest, body: dict[str, JSON]) -> Iterable[bytes]:
+    if api_of_path(request.path) == "responses":
+        for event in responses_events(body):
+            yield f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+        return
+    options = request.body.get("stream_options") or {}
+    for chunk in chat_chunks(body, include_usage=bool(options.get("include_usage"))):
+        yield f"data: {json.dumps(chunk)}\n\n".encode()
+    yield b"data: [DONE]\n\n"
+
+
+def _error(status: int, message: str) -> RawReply:
+    body = {"error": {"message": message, "type": "scripted", "code": None}}
+    return RawReply(json.dumps(body).encode(), status=status)
