@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Literal
 
@@ -229,9 +229,9 @@ class TableStore(Store):
             need_rollouts(tables, [rollout_id])
             return tables.attempts([rollout_id])[rollout_id]
 
-    def seconds_to_expiry(self, run_id: str | None = None) -> float | None:
+    def seconds_to_expiry(self) -> float | None:
         with self._reading() as tables:
-            expiry = tables.next_expiry(run_id)
+            expiry = tables.next_expiry()
         return None if expiry is None else max(0.0, expiry - self._clock())
 
     def check_token(self, key: AttemptKey, token: str) -> bool:
@@ -258,15 +258,15 @@ class TableStore(Store):
             rollouts = need_rollouts(tables, set(rollout_ids))
             if isinstance(attempt, int):
                 check_attempts(rollouts, [(name, attempt) for name in rollouts])
-        return self._spans([_wanted(rollouts[name], attempt) for name in rollout_ids], kinds)
+        return self._spans({name: _wanted(rollouts[name], attempt) for name in rollout_ids}, kinds)
 
     def _spans(
-        self, wanted: Sequence[list[AttemptKey]], kinds: Sequence[SpanKind] | None
+        self, wanted: Mapping[str, Collection[int]], kinds: Sequence[SpanKind] | None
     ) -> Iterator[Span]:
         """Rollout by rollout, so that a long reading neither fills the memory nor keeps a lock."""
-        for keys in wanted:
+        for rollout_id, numbers in wanted.items():
             with self._reading() as tables:
-                found = tables.spans(keys, kinds)
+                found = tables.spans(rollout_id, numbers, kinds)
             yield from found
 
     # --- resources ------------------------------------------------------------------------
@@ -329,7 +329,7 @@ class TableStore(Store):
     def _expire(self) -> None:
         """Deal with leases that ran out, before somebody looks."""
         with self._reading() as tables:
-            expiry = tables.next_expiry(None)
+            expiry = tables.next_expiry()
         if expiry is not None and expiry <= self._clock():
             with self._writing() as tables:
                 endings.expire(tables, self._clock())
@@ -369,10 +369,10 @@ def _keys(made: Sequence[str]) -> list[AttemptKey]:
     return [AttemptKey(rollout_id, int(number)) for rollout_id, _, number in split]
 
 
-def _wanted(rollout: Rollout, attempt: int | Literal["last", "all"]) -> list[AttemptKey]:
+def _wanted(rollout: Rollout, attempt: int | Literal["last", "all"]) -> Collection[int]:
     if attempt == "all":
-        return [AttemptKey(rollout.rollout_id, n + 1) for n in range(rollout.attempt)]
-    return [rollout.key if attempt == "last" else AttemptKey(rollout.rollout_id, attempt)]
+        return range(1, rollout.attempt + 1)
+    return [rollout.attempt if attempt == "last" else attempt]
 
 
 def _check_limit(limit: int) -> None:

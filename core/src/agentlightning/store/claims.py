@@ -109,9 +109,9 @@ def _new_rollout(run_id: str, request: RolloutRequest, now: float) -> Rollout:
 
 
 def _note_nearer_expiry(tables: Tables, steps: Sequence[states.Step]) -> None:
-    """Wake everybody if a new lease ends before all others: they wait for the wrong moment."""
+    """Wake the run's waiters if a new lease ends before all others: they sleep for too long."""
+    expiry = tables.next_expiry()
     for step in steps:
-        expiry = tables.next_expiry(step.rollout.run_id)
         if expiry is None or step.attempt.lease_until < expiry:
             tables.changed(step.rollout.run_id, "queued", "over")
 

@@ -136,8 +136,8 @@ class Store(ABC):
         """The rollout's attempts, first to last."""
 
     @abstractmethod
-    def seconds_to_expiry(self, run_id: str | None = None) -> float | None:
-        """How long until the next running lease runs out by the store's clock; None if there is none.
+    def seconds_to_expiry(self) -> float | None:
+        """How long until the next lease of any run ends, by the store's clock; None if none runs.
 
         For whoever waits: a time to wait, because two machines' clocks need not agree on a date.
         """

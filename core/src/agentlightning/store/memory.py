@@ -43,6 +43,7 @@ class MemoryStore(TableStore):
     def close(self) -> None:
         """Refuse further calls; what was stored is gone with the object."""
         self._is_closed = True
+        self.watchers.notify_all()
 
     @contextmanager
     def _reading(self) -> Iterator[Tables]:

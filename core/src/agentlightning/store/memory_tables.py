@@ -51,7 +51,7 @@ class MemoryTables(Tables):
         self._order: list[str] = []
         self._queues: defaultdict[str, _Queue] = defaultdict(_Queue)
         self._attempts: defaultdict[str, list[Attempt]] = defaultdict(list)
-        self._leases: defaultdict[str, list[tuple[float, str, int]]] = defaultdict(list)
+        self._leases: list[tuple[float, str, int]] = []
         self._spans: defaultdict[AttemptKey, _Spans] = defaultdict(_Spans)
         self._arrived = 0
         self._resources: defaultdict[str, list[bytes]] = defaultdict(list)
@@ -177,32 +177,23 @@ class MemoryTables(Tables):
 
     def expired(self, now: float) -> list[str]:
         late = []
-        for run_id in self._leases:
-            while (lease := self._first_lease(run_id)) is not None and lease[0] <= now:
-                late.append(lease[1])
-                heapq.heappop(self._leases[run_id])
+        while (expiry := self.next_expiry()) is not None and expiry <= now:
+            late.append(heapq.heappop(self._leases)[1])
         return late
 
-    def next_expiry(self, run_id: str | None) -> float | None:
-        run_ids = self._leases if run_id is None else [run_id]
-        firsts = [lease[0] for name in run_ids if (lease := self._first_lease(name)) is not None]
-        return min(firsts, default=None)
-
-    def _note_lease(self, attempt: Attempt) -> None:
-        run_id = self._rollouts[attempt.rollout_id].run_id
-        lease = (attempt.lease_until, attempt.rollout_id, attempt.number)
-        heapq.heappush(self._leases[run_id], lease)
-
-    def _first_lease(self, run_id: str) -> tuple[float, str, int] | None:
-        """The first lease to end; those renewed since or of attempts that are over are dropped."""
-        leases = self._leases.get(run_id)
-        while leases:
-            until, rollout_id, number = leases[0]
+    def next_expiry(self) -> float | None:
+        """The first lease to end; those renewed since, or of attempts that are over, are dropped."""
+        while self._leases:
+            until, rollout_id, number = self._leases[0]
             attempt = self._attempts[rollout_id][number - 1]
             if attempt.status == "running" and attempt.lease_until == until:
-                return leases[0]
-            heapq.heappop(leases)
+                return until
+            heapq.heappop(self._leases)
         return None
+
+    def _note_lease(self, attempt: Attempt) -> None:
+        lease = (attempt.lease_until, attempt.rollout_id, attempt.number)
+        heapq.heappush(self._leases, lease)
 
     # --- spans ----------------------------------------------------------------------------
 
@@ -217,12 +208,15 @@ class MemoryTables(Tables):
                 kept.rows.append((self._arrived, span.kind, data))
         return self._arrived - before
 
-    def spans(self, keys: Sequence[AttemptKey], kinds: Sequence[SpanKind] | None) -> list[Span]:
-        rows = [row for key in keys if key in self._spans for row in self._spans[key].rows]
-        rows.sort(key=lambda row: row[0])
+    def spans(
+        self, rollout_id: str, attempts: Collection[int], kinds: Collection[SpanKind] | None
+    ) -> list[Span]:
+        keys = [AttemptKey(rollout_id, number) for number in attempts]
+        found = [row for key in keys if key in self._spans for row in self._spans[key].rows]
+        found.sort(key=lambda row: row[0])
         return [
             replace(from_msgpack(data, Span), index=index)
-            for index, kind, data in rows
+            for index, kind, data in found
             if kinds is None or kind in kinds
         ]
 

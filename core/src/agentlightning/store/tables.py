@@ -16,7 +16,6 @@ from agentlightning.errors import BadValue
 from agentlightning.records import (
     JSON,
     Attempt,
-    AttemptKey,
     ResourcesVersion,
     Rollout,
     Run,
@@ -138,7 +137,7 @@ class Tables(ABC):
         """The rollouts whose running attempt has a lease that ends at ``now`` or before."""
 
     @abstractmethod
-    def next_expiry(self, run_id: str | None) -> float | None:
+    def next_expiry(self) -> float | None:
         """When the first lease of a running attempt ends."""
 
     # --- spans ----------------------------------------------------------------------------
@@ -148,8 +147,10 @@ class Tables(ABC):
         """Add the spans whose (rollout, attempt, span id) is new, in this order; how many were."""
 
     @abstractmethod
-    def spans(self, keys: Sequence[AttemptKey], kinds: Sequence[SpanKind] | None) -> list[Span]:
-        """The spans of these attempts, one attempt after the other, in order of arrival."""
+    def spans(
+        self, rollout_id: str, attempts: Collection[int], kinds: Collection[SpanKind] | None
+    ) -> list[Span]:
+        """The spans of these attempts of a rollout, in order of arrival."""
 
     # --- resources ------------------------------------------------------------------------
 

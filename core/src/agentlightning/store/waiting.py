@@ -149,7 +149,7 @@ def _sleep_between_looks(
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 return None
-            woken.wait(_sleep_s(store, run_id, remaining))
+            woken.wait(_sleep_s(store, remaining))
     finally:
         forget()
 
@@ -177,7 +177,7 @@ async def _await_between_looks(
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 return None
-            sleep_s = await asyncio.to_thread(_sleep_s, store, run_id, remaining)
+            sleep_s = await asyncio.to_thread(_sleep_s, store, remaining)
             try:
                 await asyncio.wait_for(woken.wait(), sleep_s)
             except TimeoutError:
@@ -186,6 +186,6 @@ async def _await_between_looks(
         forget()
 
 
-def _sleep_s(store: Store, run_id: str | None, remaining: float) -> float:
-    expiry = store.seconds_to_expiry(run_id)
+def _sleep_s(store: Store, remaining: float) -> float:
+    expiry = store.seconds_to_expiry()
     return remaining if expiry is None else min(remaining, max(expiry, _SHORTEST_SLEEP_S))
