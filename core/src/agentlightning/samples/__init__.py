@@ -1,5 +1,20 @@
 """From spans to training rows: rewards, transitions, rows, and the explanation of each."""
 
+from agentlightning.samples.credit import credit_rule
+from agentlightning.samples.explanation import explain, why_empty
+from agentlightning.samples.merging import rows
+from agentlightning.samples.reasons import Reason
+from agentlightning.samples.recorded import recorded_rules, remember_rules
+from agentlightning.samples.rewards import (
+    RewardSummary,
+    coverage,
+    outcome,
+    outcome_reward,
+    outcomes,
+    rewards,
+    summarise,
+)
+from agentlightning.samples.transitions import exact_agents, transitions
 from agentlightning.samples.types import (
     CreditRules,
     Explanation,
@@ -7,7 +22,7 @@ from agentlightning.samples.types import (
     Fidelity,
     Level,
     Limits,
-    Reason,
+    OutcomeReward,
     Row,
     Transition,
     Turn,
@@ -20,8 +35,24 @@ __all__ = [
     "Fidelity",
     "Level",
     "Limits",
+    "OutcomeReward",
     "Reason",
+    "RewardSummary",
     "Row",
     "Transition",
     "Turn",
+    "coverage",
+    "credit_rule",
+    "exact_agents",
+    "explain",
+    "outcome",
+    "outcome_reward",
+    "outcomes",
+    "recorded_rules",
+    "remember_rules",
+    "rewards",
+    "rows",
+    "summarise",
+    "transitions",
+    "why_empty",
 ]

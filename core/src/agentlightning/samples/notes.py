@@ -1,0 +1,106 @@
+"""What a person should know about a rollout's samples, and what to do about it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from agentlightning import semconv
+from agentlightning.records import Rollout, Span
+from agentlightning.samples.calls import RecordedCall, agent_name, final_spans, is_retry
+from agentlightning.samples.merging import Placement
+from agentlightning.samples.reasons import Reason
+from agentlightning.samples.rewards import read_rewards
+from agentlightning.samples.types import CreditRules
+
+
+def notes(
+    rollout: Rollout,
+    spans: Sequence[Span],
+    rules: CreditRules,
+    calls: Sequence[RecordedCall],
+    placements: Sequence[Placement],
+) -> Iterator[str]:
+    """The notes of an explanation, most pressing first."""
+    mine = final_spans(rollout, spans)
+    yield from _about_the_rollout(rollout, mine)
+    if not calls:
+        yield (
+            "no LLM call was recorded. Recorded are calls of the openai client within the rollout, "
+            "and requests to the rollout's endpoint: let the agent call its model in one of these ways"
+        )
+    yield from _about_agents(mine, calls, placements)
+    yield from _about_token_ids(calls, placements)
+    yield from _about_rewards(mine, rules)
+    yield from _about_other_spans(rollout, spans, mine)
+
+
+def _about_the_rollout(rollout: Rollout, mine: Sequence[Span]) -> Iterator[str]:
+    if rollout.status in ("queued", "running"):
+        yield f"the rollout is {rollout.status}: this is what has been recorded so far"
+    elif rollout.status != "succeeded":
+        yield f"the rollout {rollout.status}{_exception(mine)}"
+    if rollout.mode != "train":
+        yield f"a rollout of mode {rollout.mode!r} is scored, not trained on"
+
+
+def _exception(mine: Sequence[Span]) -> str:
+    for span in mine:
+        kind = span.attributes.get(semconv.EXCEPTION_TYPE)
+        if span.parent_id is None and kind:
+            return f": {kind}: {span.attributes.get(semconv.EXCEPTION_MESSAGE, '')}"
+    return ""
+
+
+def _about_agents(
+    mine: Sequence[Span], calls: Sequence[RecordedCall], placements: Sequence[Placement]
+) -> Iterator[str]:
+    others = sum(item.dropped is Reason.OTHER_AGENT for item in placements)
+    if not others or others < len(placements):
+        return
+    seen = {call.agent for call in calls if call.agent} | {
+        agent_name(span) for span in mine if span.kind == "agent" and span.parent_id is not None
+    }
+    yield (
+        f"no call is of an agent that is trained; agents seen: {', '.join(sorted(seen)) or 'none'}"
+        + ("" if seen else ". Install the adapter of the agent's framework, which tells their names")
+    )
+
+
+def _about_token_ids(calls: Sequence[RecordedCall], placements: Sequence[Placement]) -> Iterator[str]:
+    without = {item.transition.span_id for item in placements if item.dropped is Reason.NO_TOKEN_IDS}
+    where = Counter(
+        (item.call.base_url, item.call.model) for item in calls if item.span.span_id in without
+    )
+    for (base_url, model), count in where.most_common():
+        yield (
+            f"{count} calls went to {base_url} (model {model}), which returned no token ids: RL cannot "
+            "train on them; prompt optimisation and SFT can"
+        )
+
+
+def _about_rewards(mine: Sequence[Span], rules: CreditRules) -> Iterator[str]:
+    readings = read_rewards(mine)
+    ours = [
+        item for item in readings if (item.name, item.version) == (rules.reward_name, rules.version)
+    ]
+    if ours:
+        return
+    yield (
+        f"no reward {rules.reward_name!r} was recorded: return a number from the agent, call "
+        "emit_reward in it, or give a reward_function"
+    )
+    seen = sorted({(item.name, item.version) for item in readings})
+    if seen:
+        listed = ", ".join(f"{name!r} (version {version!r})" for name, version in seen)
+        yield f"rewards seen under another name or version: {listed}"
+
+
+def _about_other_spans(rollout: Rollout, spans: Sequence[Span], mine: Sequence[Span]) -> Iterator[str]:
+    earlier = sum(span.rollout_id == rollout.rollout_id for span in spans) - len(mine)
+    if earlier:
+        yield f"{earlier} spans of other attempts than the last ({rollout.attempt}) are not used"
+    by_id = {span.span_id: span for span in mine}
+    retries = sum(is_retry(span, by_id) for span in mine)
+    if retries:
+        yield f"{retries} tries of calls failed and were sent again; only the last one of a call counts"
