@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentlightning import hookimpl
+from agentlightning.plugins import hookimpl
 
 if TYPE_CHECKING:
     from agentlightning.plugins import EngineRegistry
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_engines(registry: EngineRegistry) -> None:
-    """Offer the engine."""
+    """The embedded engine."""
     registry.add(
         "transformers",
         "agentlightning_transformers.engine:TransformersEngine",
-        summary="generates in this process, batched; for small models",
+        summary="in the trainer's own process: small models, CPU, no weights to copy",
     )
