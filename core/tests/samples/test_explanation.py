@@ -1,7 +1,6 @@
-from agentlightning import semconv
 from agentlightning.records import from_json, to_json
 from agentlightning.samples import CreditRules, Explanation, Limits, Reason, explain, why_empty
-from agentlightning.testing.attempts import ROOT, AttemptBuilder
+from agentlightning.testing.attempts import AttemptBuilder
 
 RULES = CreditRules()
 
@@ -122,15 +121,8 @@ def test_rewards_of_another_name_are_pointed_out():
 
 def test_the_exception_of_a_failed_attempt_is_shown():
     made = AttemptBuilder(status="failed")
-    made.spans.clear()
-    made.span(
-        "agent",
-        "agent",
-        span_id=ROOT,
-        parent_id=None,
-        attributes={semconv.EXCEPTION_TYPE: "KeyError", semconv.EXCEPTION_MESSAGE: "'answer'"},
-    )
     made.call([1], [2])
+    made.failed("KeyError", "'answer'")
 
     found = explained(made)
 

@@ -45,10 +45,11 @@ def _about_the_rollout(rollout: Rollout, mine: Sequence[Span]) -> Iterator[str]:
 
 
 def _exception(mine: Sequence[Span]) -> str:
-    for span in mine:
-        kind = span.attributes.get(semconv.EXCEPTION_TYPE)
-        if span.parent_id is None and kind:
-            return f": {kind}: {span.attributes.get(semconv.EXCEPTION_MESSAGE, '')}"
+    """What the attempt's own span says it ended with."""
+    for event in (event for span in mine if span.parent_id is None for event in span.events):
+        kind = event.attributes.get(semconv.EXCEPTION_TYPE)
+        if kind:
+            return f": {kind}: {event.attributes.get(semconv.EXCEPTION_MESSAGE, '')}"
     return ""
 
 

@@ -16,6 +16,7 @@ from agentlightning.records import (
     Rollout,
     RolloutStatus,
     Span,
+    SpanEvent,
     SpanKind,
     Tokens,
 )
@@ -152,6 +153,21 @@ class AttemptBuilder:
         if step is not None:
             attributes[semconv.REWARD_SPAN] = step
         return self.span("reward", name, attributes=attributes, **fields)
+
+    def failed(self, kind: str, message: str) -> None:
+        """The attempt ended with this exception."""
+        event = SpanEvent(
+            name="exception",
+            time_ns=self._clock,
+            attributes={semconv.EXCEPTION_TYPE: kind, semconv.EXCEPTION_MESSAGE: message},
+        )
+        self.rollout = msgspec.structs.replace(self.rollout, status="failed")
+        self.spans = [
+            msgspec.structs.replace(span, status="error", events=(event,))
+            if (span.span_id, span.attempt) == (ROOT, self.rollout.attempt)
+            else span
+            for span in self.spans
+        ]
 
     def retried(self) -> None:
         """What was built so far was the attempt before; go on with the next one."""
