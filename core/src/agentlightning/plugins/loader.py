@@ -278,7 +278,8 @@ def _needs(distribution: metadata.Distribution | None) -> tuple[Need, ...]:
 
 
 def _one_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    text = " ".join(str(error).split())
+    return text if isinstance(error, PluginError) else f"{type(error).__name__}: {text}"
 
 
 def load_plugins(*by_hand: object) -> Plugins:
