@@ -28,8 +28,8 @@ class OpenCall:
     """A call that was decided on and is about to be sent.
 
     The first of :meth:`replied`, :meth:`failed` and :meth:`abandon` makes the record, the others
-    then do nothing. A call to our endpoint is recorded there, under the span id sent along; here
-    only if it failed without a reply.
+    then do nothing. A call to our endpoint is recorded there, under the span id sent along, and its
+    failed tries beneath that id; here only if it failed for good, so that they have their parent.
     """
 
     def __init__(self, context: RolloutContext, info: CallInfo, outgoing: Outgoing) -> None:
@@ -72,9 +72,9 @@ class OpenCall:
             self._record(response, retries=retries, complete=complete, error=error)
 
     @never_raises(lambda: None)
-    def failed(self, error: BaseException, *, retries: int = 0, answered: bool = False) -> None:
-        """Record that the call failed for good; ``answered`` = the server did send a reply."""
-        if self._ends() and not (self.outgoing.by_endpoint and answered):
+    def failed(self, error: BaseException, *, retries: int = 0) -> None:
+        """Record that the call failed for good."""
+        if self._ends():
             self._request = self._request or scrub_body(self.outgoing.body)
             text = scrub_text(f"{type(error).__name__}: {error}", secrets=[self.outgoing.api_key])
             self._record(None, retries=retries, complete=False, error=text)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, Final
 
+from agentlightning import semconv
 from agentlightning.errors import RolloutCancelled, UnroutedCall
 from agentlightning.llm_api import api_of_path, request_messages
 from agentlightning.llm_api.replies import read_body
@@ -163,9 +164,9 @@ def _received(call: OpenCall, response: Any, *, retries: int) -> None:
 @never_raises(lambda: None)
 def _failed(call: OpenCall, error: BaseException) -> None:
     response = getattr(error, "response", None)
-    request = getattr(error, "request", None) or getattr(response, "request", None)
-    retries = getattr(request, "headers", {}).get("x-stainless-retry-count", "0")
-    call.failed(error, retries=int(retries) if retries.isdigit() else 0, answered=response is not None)
+    request = getattr(response or error, "request", None)  # of the last try; a cancellation has none
+    retries = getattr(request, "headers", {}).get(semconv.HEADER_RETRY, "0")
+    call.failed(error, retries=int(retries) if retries.isdigit() else 0)
 
 
 def _absolute(client: Any, url: str) -> str:

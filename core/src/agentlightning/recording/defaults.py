@@ -1,0 +1,81 @@
+"""What ``agl.init()`` sets: the model, where it is asked, and the store, for code outside a run."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from dataclasses import dataclass
+from typing import Final
+
+from agentlightning.store import Store
+from agentlightning.store.opening import DEFAULT_URL, open_store
+
+_OPENAI: Final = "https://api.openai.com/v1"
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """The settings given to ``init``; None = the environment decides when it is needed.
+
+    Attributes:
+        model: else ``AGENTLIGHTNING_MODEL``, else ``OPENAI_MODEL``.
+        base_url: else ``OPENAI_BASE_URL``, else OpenAI's.
+        store: URL of the store.
+    """
+
+    model: str | None = None
+    base_url: str | None = None
+    store: str | None = None
+
+
+class _Current:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.defaults = Defaults()
+        self.stores: dict[str, Store] = {}
+
+
+_current: Final = _Current()
+
+
+def configure(
+    model: str | None = None, base_url: str | None = None, store: str | None = None
+) -> Defaults:
+    """Set the defaults of this process, replacing earlier ones."""
+    _current.defaults = Defaults(model=model, base_url=base_url, store=store)
+    return _current.defaults
+
+
+def default_model() -> str | None:
+    """The model ``emit`` asks; None if none was named anywhere."""
+    return (
+        _current.defaults.model
+        or os.environ.get("AGENTLIGHTNING_MODEL")
+        or os.environ.get("OPENAI_MODEL")
+    )
+
+
+def no_model() -> str:
+    """What to tell whoever needs a model where none was named."""
+    return "no model to ask: call agl.init(model=…) or set AGENTLIGHTNING_MODEL (or OPENAI_MODEL)"
+
+
+def default_base_url() -> str:
+    """Where that model is asked."""
+    return _current.defaults.base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
+
+
+def default_api_key() -> str | None:
+    """The key to ask it with."""
+    return os.environ.get("OPENAI_API_KEY")
+
+
+def default_store(url: str | None = None) -> Store:
+    """The store at ``url``, else ``init``'s, else the default one; opened once a process."""
+    url = url or _current.defaults.store or DEFAULT_URL
+    with _current.lock:
+        if url not in _current.stores:
+            _current.stores[url] = opened = open_store(url)
+            atexit.register(opened.close)
+        return _current.stores[url]
