@@ -35,10 +35,12 @@ def test_importing_the_plugin_imports_no_framework():
 def test_agents_and_tools_become_spans(agent, memory_store):
     with agl.Tracer(memory_store).trace(agent, input="shout it") as trace:
         assert agent.run("shout it") == "SHOUT IT"
-    spans = {span.name: span for span in trace.spans()}
-    assert spans["shout"].kind == "tool"
-    assert spans["shout"].parent_id == spans["parrot"].span_id
-    assert spans["shout"].attributes["echo.given"] == "shout it"
+    spans = {span.span_id: span for span in trace.spans()}
+    (tool,) = [span for span in spans.values() if span.kind == "tool"]
+    assert (tool.name, tool.attributes["echo.given"]) == ("shout", "shout it")
+    parent = spans[tool.parent_id]
+    assert (parent.kind, parent.name) == ("agent", "parrot")
+    assert spans[parent.parent_id].parent_id is None
 
 
 def test_what_a_tool_raises_reaches_the_user_and_the_record(agent, memory_store):
