@@ -28,14 +28,15 @@ from agentlightning.records import (
 )
 from agentlightning.store import checks, claims, endings
 from agentlightning.store.contract import Store
-from agentlightning.store.keys import check_same_body, fingerprint, new_id
+from agentlightning.store.keys import new_id
 from agentlightning.store.lookups import (
     check_attempts,
     need_resources,
     need_rollouts,
     need_run,
 )
-from agentlightning.store.tables import Answer, Tables
+from agentlightning.store.repeats import Once, keys_of, names_of
+from agentlightning.store.tables import Tables
 from agentlightning.store.tokens import is_token_for
 from agentlightning.store.types import (
     Change,
@@ -87,12 +88,13 @@ class TableStore(Store):
     def create_run(self, name: str, config: JSON, *, key: str | None = None) -> Run:
         config = checks.json_value(config, "the run's config")
         with self._writing() as tables:
-            if made := _made(tables, "create_run", key, name, config):
+            once = Once(tables, "create_run", key, name, config)
+            if made := once.made():
                 return need_run(tables, made[0])
             now = self._clock()
             run = Run(run_id=new_id("run", now), name=name, config=config, created_at=now)
             tables.insert_run(run)
-            _keep(tables, "create_run", key, (name, config), [run.run_id])
+            once.keep([run.run_id])
             return run
 
     def runs(self) -> list[Run]:
@@ -146,12 +148,12 @@ class TableStore(Store):
     ) -> list[Rollout]:
         checked = [checks.request(item, number) for number, item in enumerate(requests)]
         with self._writing() as tables:
-            operation = f"enqueue in {run_id}"
-            if made := _made(tables, operation, key, checked):
+            once = Once(tables, f"enqueue in {run_id}", key, checked)
+            if made := once.made():
                 found = need_rollouts(tables, made)
                 return self._own([found[rollout_id] for rollout_id in made])
             rollouts = claims.enqueue(tables, run_id, checked, self._clock())
-            _keep(tables, operation, key, (checked,), [item.rollout_id for item in rollouts])
+            once.keep([rollout.rollout_id for rollout in rollouts])
             return self._own(rollouts)
 
     def claim(
@@ -159,13 +161,13 @@ class TableStore(Store):
     ) -> list[Claim]:
         _check_limit(limit)
         with self._writing() as tables:
-            body = (run_id, worker_id, limit)
-            if made := _made(tables, "claim", key, *body):
-                return self._own_claims(claims.claims_again(tables, self._secret, _keys(made)))
+            once = Once(tables, "claim", key, run_id, worker_id, limit)
+            if made := once.made():
+                return self._own_claims(claims.claims_again(tables, self._secret, keys_of(made)))
             now = self._clock()
             endings.expire(tables, now)
             given = claims.claim(tables, self._secret, run_id, worker_id, limit=limit, now=now)
-            _keep(tables, "claim", key, body, _names(given))
+            once.keep(names_of(given))
             return self._own_claims(given)
 
     def begin(
@@ -173,14 +175,14 @@ class TableStore(Store):
     ) -> Claim:
         checked = checks.request(request, 0)
         with self._writing() as tables:
-            body = (run_name, checked, worker_id)
-            if made := _made(tables, "begin", key, *body):
-                return self._own_claims(claims.claims_again(tables, self._secret, _keys(made)))[0]
+            once = Once(tables, "begin", key, run_name, checked, worker_id)
+            if made := once.made():
+                return self._own_claims(claims.claims_again(tables, self._secret, keys_of(made)))[0]
             now = self._clock()
             run = claims.open_run_named(tables, run_name, now)
             rollouts = claims.enqueue(tables, run.run_id, [checked], now)
             given = claims.start(tables, self._secret, rollouts, worker_id, now)
-            _keep(tables, "begin", key, body, _names(given))
+            once.keep(names_of(given))
             return self._own_claims(given)[0]
 
     def heartbeat(
@@ -283,9 +285,9 @@ class TableStore(Store):
     ) -> ResourcesVersion:
         checked = checks.resources(resources)
         with self._writing() as tables:
-            operation, body = f"publish in {run_id}", (checked, note, parent, candidate)
             run = need_run(tables, run_id)
-            if made := _made(tables, operation, key, *body):
+            once = Once(tables, f"publish in {run_id}", key, checked, note, parent, candidate)
+            if made := once.made():
                 return need_resources(tables, run_id, int(made[0]))
             if parent is not None:
                 need_resources(tables, run_id, parent)
@@ -299,7 +301,7 @@ class TableStore(Store):
                 candidate=candidate,
             )
             tables.insert_resources(version)
-            _keep(tables, operation, key, body, [str(version.version)])
+            once.keep([str(version.version)])
             return need_resources(tables, run_id, version.version)
 
     def resources(self, run_id: str, version: int | Literal["latest"]) -> ResourcesVersion:
@@ -340,33 +342,6 @@ class TableStore(Store):
             claim if rollout is claim.rollout else replace(claim, rollout=rollout)
             for claim, rollout in zip(given, owned, strict=True)
         ]
-
-
-def _made(tables: Tables, operation: str, key: str | None, *body: object) -> list[str] | None:
-    """What this very call made when it came before; None if it is new."""
-    if key is None:
-        return None
-    answer = tables.answer(operation, key)
-    if answer is None:
-        return None
-    check_same_body(operation, key, answer.fingerprint, fingerprint(*body))
-    return answer.made
-
-
-def _keep(
-    tables: Tables, operation: str, key: str | None, body: Sequence[object], made: list[str]
-) -> None:
-    if key is not None and made:
-        tables.put_answer(operation, key, Answer(fingerprint(*body), made))
-
-
-def _names(given: Sequence[Claim]) -> list[str]:
-    return [f"{claim.key.rollout_id}/{claim.key.number}" for claim in given]
-
-
-def _keys(made: Sequence[str]) -> list[AttemptKey]:
-    split = [name.rpartition("/") for name in made]
-    return [AttemptKey(rollout_id, int(number)) for rollout_id, _, number in split]
 
 
 def _wanted(rollout: Rollout, attempt: int | Literal["last", "all"]) -> Collection[int]:

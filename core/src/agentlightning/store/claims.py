@@ -84,9 +84,9 @@ def claims_again(tables: Tables, secret: bytes, keys: Sequence[AttemptKey]) -> l
 
 def open_run_named(tables: Tables, name: str, now: float) -> Run:
     """The latest open run of that name, made if there is none."""
-    for run in reversed(tables.runs()):
-        if run.name == name and run.status == "open":
-            return run
+    known = tables.open_run_named(name)
+    if known is not None:
+        return known
     run = Run(run_id=new_id("run", now), name=name, config={}, created_at=now)
     tables.insert_run(run)
     return run

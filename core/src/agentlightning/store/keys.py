@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import fields
 
-from agentlightning.errors import KeyReused
 from agentlightning.records import to_builtins
 
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -27,15 +26,6 @@ def fingerprint(*body: object) -> str:
     recognises a body of today.
     """
     return hashlib.sha256(_encoder.encode(_essence(body))).hexdigest()
-
-
-def check_same_body(operation: str, key: str, stored: str, given: str) -> None:
-    """Raise ``KeyReused`` unless both fingerprints are equal."""
-    if stored != given:
-        raise KeyReused(
-            f"{operation} with the key {key!r} came before with another body; "
-            "a key names one call: repeat the same body, or take a new key"
-        )
 
 
 def _essence(value: Any) -> Any:

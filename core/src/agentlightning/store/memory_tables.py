@@ -73,6 +73,10 @@ class MemoryTables(Tables):
     def runs(self) -> list[Run]:
         return list(self._runs.values())
 
+    def open_run_named(self, name: str) -> Run | None:
+        named = (run for run in reversed(self._runs.values()) if run.name == name)
+        return next((run for run in named if run.status == "open"), None)
+
     def put_state(self, run_id: str, state: Mapping[str, JSON]) -> None:
         self._states[run_id] = to_json(state)
 

@@ -71,6 +71,10 @@ class Tables(ABC):
         """All runs in the order they were added."""
 
     @abstractmethod
+    def open_run_named(self, name: str) -> Run | None:
+        """The latest open run of that name."""
+
+    @abstractmethod
     def put_state(self, run_id: str, state: Mapping[str, JSON]) -> None:
         """Replace the state of a run's algorithm."""
 

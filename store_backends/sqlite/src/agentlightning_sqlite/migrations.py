@@ -47,6 +47,7 @@ def _001_runs(db: Database) -> None:
         not_null=("run_id", "name", "status", "created_at", "config"),
     )
     db.table("runs").create_index(["run_id"], unique=True)
+    db.table("runs").create_index(["name", "status"])
     db.table("states").create({"run_id": str, "state": str}, pk="run_id")
     db.table("metrics").create(
         {"run_id": str, "step": int, "name": str, "value": float, "at": float},

@@ -61,6 +61,13 @@ class SqliteTables(Tables):
     def runs(self) -> list[Run]:
         return list(map(rows.run_of, self._execute(f"select {rows.RUN} from runs order by seq")))
 
+    def open_run_named(self, name: str) -> Run | None:
+        sql = (
+            f"select {rows.RUN} from runs where name = ? and status = 'open' order by seq desc limit 1"
+        )
+        row = self._execute(sql, (name,)).fetchone()
+        return None if row is None else rows.run_of(row)
+
     def put_state(self, run_id: str, state: Mapping[str, JSON]) -> None:
         sql = "insert or replace into states (run_id, state) values (?, ?)"
         self._execute(sql, (run_id, rows.text(state)))
