@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Final, Protocol, runtime_checkable
+
+EXIT_STUCK: Final = 75
+"""Exit code of a worker process whose agents all hang; its executor replaces it."""
 
 
 class Executor(ABC):
-    """Runs ``count`` copies of a worker. Registered as ``executor(**options)``."""
+    """Runs ``count`` copies of a worker. Registered as ``executor(**options)``.
+
+    A worker that raises stops the others, and :meth:`run` raises its error: nothing waits for ever for
+    work that nobody does. A worker that is a :class:`Stoppable` is told when to end.
+    """
 
     @abstractmethod
     def run(self, worker: Callable[[], None], count: int) -> None:
@@ -20,3 +28,28 @@ class Executor(ABC):
     @abstractmethod
     def stop(self, deadline_s: float) -> None:
         """Ask all workers to end; after ``deadline_s`` seconds end them where that is possible."""
+
+
+@runtime_checkable
+class Stoppable(Protocol):
+    """A worker that can be asked to end; the runner is one."""
+
+    def __call__(self) -> None:
+        """Work until there is no more to do, or :meth:`stop` is called from another thread."""
+
+    def stop(self, deadline_s: float) -> None:
+        """Begin nothing new, and give up what still runs after ``deadline_s`` seconds."""
+
+
+_in_worker_process = False
+
+
+def enter_worker_process() -> None:
+    """Say that this process was started by an executor; called by its first lines."""
+    global _in_worker_process  # noqa: PLW0603 - a fact about the whole process
+    _in_worker_process = True
+
+
+def in_worker_process() -> bool:
+    """Whether an executor started this process; a script that is imported here must start nothing."""
+    return _in_worker_process

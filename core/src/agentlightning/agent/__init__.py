@@ -1,0 +1,22 @@
+"""Agents: what may be one, what it is given, what it may return."""
+
+from agentlightning.agent.binding import BoundAgent, bind_agent, rollout
+from agentlightning.agent.builtin import conversation_for, single_turn
+from agentlightning.agent.instruments import instruments
+from agentlightning.agent.loading import load_agent, load_object
+from agentlightning.agent.resources import attempt_resources
+from agentlightning.agent.returns import Result, normalise_return
+
+__all__ = [
+    "BoundAgent",
+    "Result",
+    "attempt_resources",
+    "bind_agent",
+    "conversation_for",
+    "instruments",
+    "load_agent",
+    "load_object",
+    "normalise_return",
+    "rollout",
+    "single_turn",
+]

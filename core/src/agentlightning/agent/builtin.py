@@ -1,0 +1,62 @@
+"""The agent for those who have none: one call of the run's model on a row of the dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agentlightning.agent.binding import rollout
+from agentlightning.errors import AgentError
+from agentlightning.records import JSON, LLM, PromptTemplate, Resources
+
+_TEXT_FIELDS = ("prompt", "question", "input")
+_SYSTEM_PROMPT = "system_prompt"
+
+
+def conversation_for(task: JSON, resources: Resources) -> list[dict[str, JSON]]:
+    """The messages a row of a dataset asks the model.
+
+    A row's ``messages`` without the reply they may end with, else its ``prompt``, ``question`` or
+    ``input``; a row that is plain text is the prompt. The resource ``system_prompt`` takes the place of
+    the system message. Its placeholders are filled from the row; one that the row lacks stays text.
+
+    Raises:
+        AgentError: the row has none of these.
+    """
+    messages = _messages_of(task)
+    prompt = resources.get(_SYSTEM_PROMPT)
+    if prompt is None:
+        return messages
+    if messages[:1] and messages[0].get("role") == "system":
+        messages = messages[1:]
+    row = task if isinstance(task, Mapping) else {}
+    return [{"role": "system", "content": _system_text(prompt, row)}, *messages]
+
+
+@rollout
+def single_turn(task: JSON, llm: LLM, resources: Resources) -> str:
+    """Ask the run's model once what a row asks, and return the text of its reply."""
+    raise NotImplementedError
+
+
+def _messages_of(task: JSON) -> list[dict[str, JSON]]:
+    if isinstance(task, str):
+        return [{"role": "user", "content": task}]
+    row = task if isinstance(task, Mapping) else {}
+    if given := row.get("messages"):
+        messages = [dict(message) for message in given]
+        while messages and messages[-1].get("role") == "assistant":
+            messages.pop()
+        return messages
+    for field in _TEXT_FIELDS:
+        if isinstance(text := row.get(field), str):
+            return [{"role": "user", "content": text}]
+    raise AgentError(
+        f"the built-in agent needs a row with 'messages', or with the text 'prompt', 'question' or "
+        f"'input'; got {sorted(row) if row else type(task).__name__}. Rename a column, or pass an agent"
+    )
+
+
+def _system_text(prompt: object, row: Mapping[str, JSON]) -> str:
+    if isinstance(prompt, PromptTemplate):
+        return prompt.format(**{name: row.get(name, f"{{{name}}}") for name in prompt.variables})
+    return str(getattr(prompt, "value", prompt))

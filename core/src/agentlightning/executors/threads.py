@@ -1,0 +1,58 @@
+"""Workers in threads of this process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from agentlightning.executor import Executor, Stoppable
+
+_INTERRUPT_DEADLINE_S: Final = 4.0
+
+
+class ThreadExecutor(Executor):
+    """Runs every worker in a thread of its own; an agent that hangs can't be ended.
+
+    The threads are daemons: at the end of the program they do not hold it up.
+    """
+
+    def __init__(self) -> None:
+        self._worker: Callable[[], None] | None = None
+        self._threads: list[threading.Thread] = []
+        self._errors: list[BaseException] = []
+
+    def run(self, worker: Callable[[], None], count: int) -> None:
+        """Run the workers; the first error of one stops the others and is raised at the end."""
+        self._worker, self._errors = worker, []
+        self._threads = [
+            threading.Thread(target=self._work, args=(worker,), name=f"worker-{i}", daemon=True)
+            for i in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+        try:
+            for thread in self._threads:
+                thread.join()
+        except KeyboardInterrupt:
+            self.stop(_INTERRUPT_DEADLINE_S)
+            raise
+        if self._errors:
+            raise self._errors[0]
+
+    def stop(self, deadline_s: float) -> None:
+        """Ask the workers to end, and wait for them until the deadline."""
+        end = time.monotonic() + deadline_s
+        if isinstance(self._worker, Stoppable):
+            self._worker.stop(deadline_s)
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+
+    def _work(self, worker: Callable[[], None]) -> None:
+        try:
+            worker()
+        except BaseException as error:  # noqa: BLE001 - raised by run(), in the caller's thread
+            self._errors.append(error)
+            if isinstance(worker, Stoppable):
+                worker.stop(0)

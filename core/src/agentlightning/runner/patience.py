@@ -1,0 +1,49 @@
+"""Trying again, for a while, what a store that can't be reached did not do."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from agentlightning.errors import StoreUnavailable
+
+logger = logging.getLogger("agentlightning.runner")
+
+T = TypeVar("T")
+_LONGEST_PAUSE_S: Final = 5.0
+
+
+def patiently(
+    call: Callable[[], T],
+    *,
+    what: str,
+    deadline_s: float,
+    sleep: Callable[[float], object] = time.sleep,
+) -> T:
+    """``call()``, repeated while the store is unavailable; every write of a store may be repeated.
+
+    Args:
+        call: what is tried.
+        what: how messages name it.
+        deadline_s: for how long.
+        sleep: passes the time between two tries.
+
+    Raises:
+        StoreUnavailable: for longer than ``deadline_s`` seconds.
+    """
+    end = time.monotonic() + deadline_s
+    pause = 0.1
+    while True:
+        try:
+            return call()
+        except StoreUnavailable as error:
+            left = end - time.monotonic()
+            if left <= 0:
+                raise StoreUnavailable(
+                    f"could not {what} for {deadline_s:g} s, giving up: {error}"
+                ) from error
+            logger.warning("could not %s, trying again for %.0f s: %s", what, left, error)
+            sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
