@@ -233,3 +233,12 @@ def test_metadata_that_cannot_be_read_hurts_only_its_plugin(install, site):
     told, _ = report(site, "good")
     assert told["failures"]["odd"][0] == "metadata"
     assert told["asked"] == {"good": "Engine"}
+
+
+def test_what_an_uninstallation_left_behind_hurts_nobody(site):
+    next(site.glob("plugin_bad-*.dist-info/METADATA")).unlink()
+    told, warnings = report(site, "good", "bad")
+    assert told["asked"]["good"] == "Engine"
+    assert told["states"]["bad"][0] == "failed"
+    assert "PluginError" in told["asked"]["bad"]
+    assert warnings.count('plug-in "bad"') == 1

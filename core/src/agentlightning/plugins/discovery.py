@@ -60,7 +60,13 @@ def installed() -> list[metadata.EntryPoint]:
 
 def owner_of(point: metadata.EntryPoint) -> str:
     """The name of the distribution that brought an entry point."""
-    return (point.dist.name if point.dist else None) or "unknown distribution"
+    try:
+        name = point.dist.name if point.dist else None
+    # What an uninstallation left behind has no metadata, and each Python version says so with another
+    # exception. Loading the plug-in reads it again and keeps the failure.
+    except Exception:  # noqa: BLE001
+        name = None
+    return name or "unknown distribution"
 
 
 def _names(text: str) -> frozenset[str]:

@@ -143,7 +143,7 @@ class Plugins:
     def _load_one(self, point: metadata.EntryPoint) -> None:
         source, stage = Source(canonical(point.name), owner_of(point), ""), "metadata"
         try:
-            source = replace(source, version=point.dist.version if point.dist else "")
+            source = replace(source, version=(point.dist.version or "") if point.dist else "")
             if reason := self._switches.block(source.plugin, source.distribution):
                 self._note(source, State.DISABLED, reason)
                 return
