@@ -3,6 +3,7 @@
 from agentlightning.config.datasets import load_dataset
 from agentlightning.config.loading import describe, load_config, wrap_resources
 from agentlightning.config.models import ModelKind, model_kind, require_open_weights
+from agentlightning.config.named import name_and_options
 from agentlightning.config.schema import BudgetConfig, Config, RunnersConfig
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "load_config",
     "load_dataset",
     "model_kind",
+    "name_and_options",
     "require_open_weights",
     "wrap_resources",
 ]

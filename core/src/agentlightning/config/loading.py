@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,9 +13,11 @@ import msgspec
 
 from agentlightning.config.models import default_model, model_kind
 from agentlightning.config.schema import Config, Settings
-from agentlightning.errors import ConfigError, UnknownName
+from agentlightning.errors import ConfigError, PluginError, UnknownName
 from agentlightning.plugins import plugins
 from agentlightning.records import JSON, PromptTemplate, Resource, as_resource
+
+logger = logging.getLogger("agentlightning.config")
 
 COMING = {
     "prompt_optimization": "prompt optimisation is not part of this version yet",
@@ -130,22 +133,29 @@ def _fields(kind: type) -> set[str]:
 
 def _leftovers(given: Mapping[str, Any], known: set[str], algorithm: str) -> tuple[str, ...]:
     """Warn of keys that only another algorithm uses; refuse keys that nobody knows."""
+    unknown = [key for key in given if key not in known]
+    others = _other_algorithms(algorithm) if unknown else {}
     warnings = []
-    others = {
-        entry.name: _fields(plugins().algorithms.config_type(entry.name))
-        for entry in plugins().algorithms.entries()
-        if entry.alias_of is None and entry.name != algorithm
-    }
-    for key in given:
-        if key in known:
-            continue
+    for key in unknown:
         users = sorted(name for name, keys in others.items() if key in keys)
         if not users:
-            near = difflib.get_close_matches(key, known | {"algorithm"}, n=1)
+            near = difflib.get_close_matches(key, known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(known))}"
             raise ConfigError(f"{key}: unknown key{hint}")
         warnings.append(f"{key} has no effect with {algorithm}; only {', '.join(users)} uses it")
     return tuple(warnings)
+
+
+def _other_algorithms(algorithm: str) -> dict[str, set[str]]:
+    """The keys of every other algorithm; one whose configuration is broken is left out, and logged."""
+    keys = {}
+    for entry in plugins().algorithms.entries(inactive=True):
+        if entry.alias_of is None and entry.name != algorithm:
+            try:
+                keys[entry.name] = _fields(plugins().algorithms.config_type(entry.name))
+            except PluginError as error:
+                logger.warning("the keys of %s are not known: %s", entry.name, error)
+    return keys
 
 
 def _no_contradiction(sets: Mapping[str, Any], given: Mapping[str, Any], alias: str) -> None:

@@ -116,7 +116,7 @@ class RunContext(AlgorithmContext):
         )
         if not candidate:
             self._current, self.resources = merged, published
-        plugins().resources_published(published)
+        plugins().resources_published(run=self.run, version=published)
         return published
 
     # --- rollouts -------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class RunContext(AlgorithmContext):
             for _ in range(n)
         ]
         queued = self.store.enqueue(self.run.run_id, requests, key=key)
-        self._parts.runners.start()
+        self._parts.runners.start(serves_model=bool(self._parts.serving.served))
         return Batch(
             self.store,
             self._parts.builder,
@@ -200,7 +200,7 @@ class RunContext(AlgorithmContext):
         spent["rollouts"] = spent.get("rollouts", 0) + 1
         spent["llm_calls"] = spent.get("llm_calls", 0) + len(calls)
         spent["tokens"] = spent.get("tokens", 0) + sum(item.get("total_tokens") or 0 for item in usage)
-        plugins().rollout_finished(result)
+        plugins().rollout_finished(run=self.run, result=result)
 
     # --- telling and keeping --------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class RunContext(AlgorithmContext):
         spent = {f"{SPENT}{what}": float(amount) for what, amount in self.budget.spent.items()}
         self.store.log_metrics(self.run.run_id, step, {**metrics, **spent})
         self._parts.progress.metrics(metrics)
-        plugins().metrics_logged(self.run, step, metrics)
+        plugins().metrics_logged(run=self.run, metrics=metrics, step=step)
 
     def progress(self, done: int, total: int, label: str = "") -> None:
         """Move the progress bar."""

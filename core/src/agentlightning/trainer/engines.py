@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from urllib.parse import urlsplit
 
-from agentlightning.config import Config
+from agentlightning.config import Config, name_and_options
 from agentlightning.engine import Engine
 from agentlightning.errors import ConfigError
 from agentlightning.plugins import plugins
-from agentlightning.trainer.serving import is_address
 
 DEFAULT_ENGINE = "transformers"
 
@@ -17,24 +16,16 @@ def make_engine(config: Config) -> Engine:
     """The engine for ``config.model``, not started.
 
     Raises:
-        ConfigError: an engine given by address, or options without a name.
+        ConfigError: an engine given by address, or options it does not take.
     """
-    name, options = _name_and_options(config.engine)
-    return plugins().engines.get(name)(config.model, **options)
-
-
-def _name_and_options(engine: str | dict[str, Any] | None) -> tuple[str, dict[str, Any]]:
-    if engine is None:
-        return DEFAULT_ENGINE, {}
-    if isinstance(engine, str):
-        if is_address(engine):
-            raise ConfigError(
-                f"engine: {engine!r} is an address; engines that are up already are not part of this "
-                f"version yet, use {DEFAULT_ENGINE!r}"
-            )
-        return engine, {}
-    options = dict(engine)
-    name = options.pop("name", None)
-    if not isinstance(name, str):
-        raise ConfigError("engine: options without a name; expected {name: …, …its options}")
-    return name, options
+    name, options = name_and_options(config.engine or DEFAULT_ENGINE, "engine")
+    if urlsplit(name).scheme in {"http", "https"}:
+        raise ConfigError(
+            f"engine: {name!r} is an address; engines that are up already are not part of this "
+            f"version yet, use {DEFAULT_ENGINE!r}"
+        )
+    make = plugins().engines.get(name)
+    try:
+        return make(config.model, **options)
+    except TypeError as error:
+        raise ConfigError(f"engine: {name} does not take these options: {error}") from error

@@ -13,6 +13,7 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -36,7 +37,7 @@ class RunProgress:
         self._console = console
         self._latest: dict[str, float] = {}
         self._bar: Progress | None = None
-        self._task = None
+        self._task: TaskID | None = None
         self._started = time.monotonic()
         self._last_line = 0.0
         if console.is_terminal:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from agentlightning.endpoint import Endpoint
 from agentlightning.engine import Engine, EngineInfo, Weights
@@ -76,8 +75,3 @@ class Serving:
         for served in self.served.values():
             served.engine.stop()
         self.served.clear()
-
-
-def is_address(engine: object) -> bool:
-    """Whether the configuration's ``engine`` is the URL of a server that is up already."""
-    return isinstance(engine, str) and urlsplit(engine).scheme in {"http", "https"}

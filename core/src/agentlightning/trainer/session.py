@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from rich.console import Console
 
@@ -71,7 +72,7 @@ def session(
         yield RunContext(config, run, parts, train=train, val=val, run_dir=run_dir)
 
 
-def reward_function(config: Config) -> object:
+def reward_function(config: Config) -> Callable[..., Any] | None:
     """The configuration's reward function, imported when given as ``"module:name"``."""
     given = config.reward_function
     function = load_object(given) if isinstance(given, str) else given

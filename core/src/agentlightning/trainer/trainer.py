@@ -12,7 +12,7 @@ from rich.console import Console
 from agentlightning.config import Config, load_config, load_dataset
 from agentlightning.errors import ConfigError, Interrupted
 from agentlightning.plugins import plugins
-from agentlightning.records import JSON, LLM, Run
+from agentlightning.records import JSON, LLM, Run, RunStatus
 from agentlightning.store import Store
 from agentlightning.store.opening import open_store
 from agentlightning.trainer.memory import MemoryWatch
@@ -127,7 +127,7 @@ def _documented(store: Store, run: Run, run_dir: Path) -> Iterator[dict[str, JSO
     """Whatever happens inside, leave the run with its status, its summary and its reward curve."""
     memory = MemoryWatch()
     summary: dict[str, JSON] = {}
-    status = "failed"
+    status: RunStatus = "failed"
     try:
         yield summary
         status = "succeeded"

@@ -1,0 +1,80 @@
+"""The run's own workers: an executor with runners, in the background, from the first rollout on."""
+
+from __future__ import annotations
+
+import threading
+
+from agentlightning.config import Config, name_and_options
+from agentlightning.errors import AgentError
+from agentlightning.executor import Executor
+from agentlightning.plugins import plugins
+from agentlightning.records import Run
+from agentlightning.runner import RunnerSpec
+from agentlightning.store import Store
+
+STOP_S = 10.0
+"""How long agents may go on after the run has ended, in seconds, before they are given up."""
+
+
+class Runners:
+    """Starts the workers a configuration asks for, and notices when they are gone."""
+
+    def __init__(self, config: Config, store: Store, run: Run) -> None:
+        self._config = config
+        self._store = store
+        self._run = run
+        self._executor: Executor | None = None
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def start(self, *, serves_model: bool) -> None:
+        """Start the workers; a second call changes nothing.
+
+        Args:
+            serves_model: the run serves the model, so agents need no API key of their own.
+        """
+        if self._thread is not None:
+            return
+        name, options = name_and_options(self._config.runners.executor, "runners.executor")
+        self._executor = executor = plugins().executors.get(name)(**options)
+        spec = self._spec(serves_model=serves_model)
+        self._thread = threading.Thread(
+            target=self._work, args=(executor, spec), name="agl-runners", daemon=True
+        )
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise what ended the workers, if they have ended."""
+        if self._error is not None:
+            raise self._error
+        if self._thread is not None and not self._thread.is_alive():
+            raise AgentError("all workers have ended although the run is open; see the log for why")
+
+    def stop(self) -> None:
+        """Let the workers finish what they run, for a while, and end them."""
+        if self._thread is None or self._executor is None:
+            return
+        self._executor.stop(STOP_S)
+        self._thread.join(STOP_S)
+
+    def _work(self, executor: Executor, spec: RunnerSpec) -> None:
+        try:
+            executor.run(spec, self._config.runners.count)
+        except BaseException as error:  # noqa: BLE001 - raised by check(), in the trainer's thread
+            self._error = error
+
+    def _spec(self, *, serves_model: bool) -> RunnerSpec:
+        config = self._config
+        spec = RunnerSpec(
+            store=config.store,
+            run_id=self._run.run_id,
+            agent=config.agent,
+            adapters=config.adapters,
+            trained_agents=config.trained_agents,
+            prompts=config.prompts,
+            strict=config.strict,
+            has_reward_function=config.reward_function is not None,
+            serves_model=serves_model,
+            environment=config.runners.environment,
+        )
+        return spec.using(self._store)
