@@ -130,9 +130,12 @@ def enter_agent_frame(name: str) -> Frame:
     return frame
 
 
-def enter_span_frame(span_id: str, outer: Frame | None = None) -> Frame:
-    """Make a span the current one until its frame is marked as left; ``outer`` None = the current."""
-    frame = Frame(span_id, outer or _innermost(_span.get()))
+def enter_span_frame(span_id: str, parent: Frame | None = None) -> Frame:
+    """Make a span the current one until its frame is marked as left.
+
+    Then the one that was current before is so again; ``parent`` where none was.
+    """
+    frame = Frame(span_id, _innermost(_span.get()) or parent)
     _span.set(frame)
     return frame
 

@@ -161,12 +161,17 @@ def _received(call: OpenCall, response: Any, *, retries: int) -> None:
         tap_stream(call, response, retries=retries)
 
 
-@never_raises(lambda: None)
 def _failed(call: OpenCall, error: BaseException) -> None:
+    call.failed(error, retries=_retries_of(error))
+
+
+@never_raises(lambda: 0)
+def _retries_of(error: BaseException) -> int:
+    """How often the SDK had tried again, which the last try's request says."""
     response = getattr(error, "response", None)
-    request = getattr(response or error, "request", None)  # of the last try; a cancellation has none
-    retries = getattr(request, "headers", {}).get(semconv.HEADER_RETRY, "0")
-    call.failed(error, retries=int(retries) if retries.isdigit() else 0)
+    request = getattr(response or error, "request", None)  # a cancellation has neither
+    count = getattr(request, "headers", {}).get(semconv.HEADER_RETRY, "")
+    return int(count) if count.isdigit() else 0
 
 
 def _absolute(client: Any, url: str) -> str:

@@ -1,0 +1,213 @@
+import asyncio
+import logging
+import threading
+
+import pytest
+from agentlightning import semconv
+from agentlightning.errors import RewardError
+from agentlightning.recording import emitters, guard
+from agentlightning.recording.context import current_agent, current_span
+from agentlightning.recording.emitters import (
+    emit_annotation,
+    emit_exception,
+    emit_message,
+    emit_object,
+    emit_reward,
+    operation,
+)
+from agentlightning.recording.recorder import Recorder
+
+
+def by_name(spans):
+    return {span.name: span for span in spans}
+
+
+def test_spans_nest_by_the_current_span_by_handle_and_by_key(recording):
+    recorder = Recorder()
+    with recording.rollout(name="me") as context:
+        outer = recorder.start("agent", "outer", key="run-1")
+        recorder.start("tool", "inner").end()
+        other = recorder.start("tool", "other", parent=outer, key="run-2")
+        recorder.start("tool", "keyed", parent="run-1").end()
+        recorder.start("tool", "unknown parent", parent="run-9").end()
+        assert recorder.get("run-1") is outer
+        other.end()
+        outer.end()
+        assert recorder.get("run-1") is None
+        recorder.start("tool", "after").end()
+    spans = by_name(recording.spans(context))
+    assert spans["me"].span_id == context.root_span_id
+    assert spans["outer"].parent_id == context.root_span_id
+    assert spans["inner"].parent_id == spans["outer"].span_id
+    assert spans["other"].parent_id == spans["outer"].span_id
+    assert spans["keyed"].parent_id == spans["outer"].span_id
+    assert spans["unknown parent"].parent_id == spans["other"].span_id
+    assert spans["after"].parent_id == context.root_span_id
+    assert {span.trace_id for span in spans.values()} == {context.trace_id}
+
+
+def test_a_span_of_an_async_generator_closed_in_another_task_is_current_no_more(recording, caplog):
+    recorder = Recorder()
+    caplog.set_level(logging.WARNING)
+
+    async def generate():
+        handle = recorder.start("operation", "generator")
+        try:
+            for number in range(3):
+                yield number
+        finally:
+            handle.end()
+
+    async def consume():
+        items = generate()
+        assert await anext(items) == 0
+        await asyncio.create_task(items.aclose())
+        recorder.start("operation", "next").end()
+
+    with recording.rollout() as context:
+        asyncio.run(consume())
+    names = [span.name for span in recording.spans(context)]
+    assert names.count("generator") == 1
+    assert by_name(recording.spans(context))["next"].parent_id == context.root_span_id
+    assert not caplog.records
+
+
+def test_agents_are_left_in_any_order_and_from_any_thread(recording):
+    recorder = Recorder()
+    with recording.rollout():
+        a = recorder.enter_agent("a")
+        b = recorder.enter_agent("b")
+        recorder.leave_agent(a)
+        assert current_agent() == "b"
+        thread = threading.Thread(target=recorder.leave_agent, args=(b,))
+        thread.start()
+        thread.join()
+        assert current_agent() is None
+        with recorder.agent("c"), recorder.agent("d"):
+            assert current_agent() == "d"
+        assert current_agent() is None
+
+
+def test_outside_a_rollout_the_recorder_does_nothing(recording):
+    recorder = Recorder()
+    handle = recorder.start("tool", "t", attributes={"a": 1})
+    handle.set({"b": 2})
+    handle.tool_result("x")
+    handle.error(ValueError("v"))
+    handle.end()
+    assert recorder.get("k") is None
+    assert current_span() is None
+
+
+def test_the_recorder_never_raises(recording):
+    class Unhashable:
+        __hash__ = None
+
+    before = sum(guard.faults().values())
+    with recording.rollout():
+        handle = Recorder().start("tool", "t", key=Unhashable())
+        handle.set(None)
+        handle.end()
+    assert sum(guard.faults().values()) == before + 2
+
+
+def test_a_span_that_nobody_ends_is_ended_with_its_attempt_and_says_so(recording):
+    recorder = Recorder()
+    with recording.rollout() as context:
+        recorder.start("tool", "forgotten", key="k")
+    late = recorder.start("tool", "outside")
+    late.end()
+    span = by_name(recording.spans(context))["forgotten"]
+    assert span.status == "unset"
+    assert span.attributes[semconv.UNFINISHED] is True
+    assert context.life.open_spans == {}
+
+
+def test_an_exception_of_the_agent_marks_the_root_span_and_goes_on_unchanged(recording):
+    error = KeyError("mine")
+
+    def run():
+        nonlocal context
+        with recording.rollout(name="me") as context:
+            raise error
+
+    context = None
+    with pytest.raises(KeyError) as raised:
+        run()
+    assert raised.value is error
+    root = by_name(recording.spans(context))["me"]
+    assert root.status == "error"
+    assert root.events[0].attributes[semconv.EXCEPTION_TYPE] == "builtins.KeyError"
+
+
+# --- emitters ---------------------------------------------------------------------------------
+
+
+def test_what_an_agent_emits_is_recorded(recording):
+    with recording.rollout() as context:
+        emit_message({"role": "user", "content": "note"})
+        emit_object({"a": 1}, name="plan")
+        emit_annotation({"difficulty": 3})
+        emit_exception(ValueError("handled"))
+        with operation("search", query="q"):
+            emit_message("inside")
+
+        @operation("double")
+        def double(x):
+            return 2 * x
+
+        @operation("fail")
+        async def fail(x):
+            raise ValueError(x)
+
+        assert double(4) == 8
+        with pytest.raises(ValueError, match="no"):
+            asyncio.run(fail("no"))
+    spans = recording.spans(context)
+    kinds = {span.kind for span in spans}
+    assert kinds == {"agent", "message", "object", "annotation", "exception", "operation"}
+    named = by_name(spans)
+    inside = next(span for span in spans if span.attributes.get(semconv.MESSAGE_BODY) == "inside")
+    assert inside.parent_id == named["search"].span_id
+    assert named["search"].attributes["query"] == "q"
+    assert named["double"].attributes[semconv.OPERATION_INPUT] == {"x": 4}
+    assert named["double"].attributes[semconv.OPERATION_OUTPUT] == 8
+    assert named["fail"].status == "error"
+    assert named["plan"].attributes[semconv.OBJECT_BODY] == {"a": 1}
+    assert named["ValueError"].events[0].attributes[semconv.EXCEPTION_MESSAGE] == "handled"
+
+
+def test_rewards_are_spans_of_the_outcome_or_of_the_latest_step(recording):
+    with recording.rollout() as context:
+        emit_reward(True)
+        with operation("step"):
+            step = current_span()
+            emit_reward(0, step=True, agent="a")
+        context.life.last_calls["a"] = "0" * 16
+        emit_reward(0.5, step=True, agent="a", name="style")
+    outcome, on_span, on_call = recording.spans(context, "reward")
+    assert outcome.attributes[semconv.REWARD_VALUE] == 1.0
+    assert semconv.REWARD_SPAN not in outcome.attributes
+    assert on_span.attributes[semconv.REWARD_SPAN] == step
+    assert on_span.attributes[semconv.REWARD_VALUE] == 0.0
+    assert on_call.attributes[semconv.REWARD_SPAN] == "0" * 16
+    assert on_call.attributes[semconv.REWARD_NAME] == "style"
+    assert on_call.attributes[semconv.REWARD_AGENT] == "a"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "1", None, [1.0]])
+def test_a_reward_that_is_no_finite_number_is_refused_with_its_rollout(recording, value):
+    with recording.rollout() as context, pytest.raises(RewardError, match=context.key.rollout_id):
+        emit_reward(value)
+
+
+def test_emitting_outside_a_rollout_warns_once_and_says_what_to_do(caplog):
+    emitters._warned.clear()
+    emit_reward(1.0)
+    emit_reward(1.0)
+    emit_message("m")
+    assert [record.getMessage().split()[0] for record in caplog.records] == [
+        "agl.emit_reward",
+        "agl.emit_message",
+    ]
+    assert "Trainer.fit" in caplog.text

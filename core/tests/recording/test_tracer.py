@@ -1,0 +1,180 @@
+import logging
+import sys
+import types
+
+import agentlightning.recording.instruments as instruments_module
+import openai
+import pytest
+from agentlightning.adapter import TracerAdapter
+from agentlightning.errors import UnknownName
+from agentlightning.plugins import load_plugins
+from agentlightning.recording.emitters import emit_exception, emit_reward
+from agentlightning.recording.instruments import Instruments
+from agentlightning.recording.tracer import Tracer
+from agentlightning.store import RolloutQuery
+from agentlightning.store.memory import MemoryStore
+from agentlightning.store.opening import open_store
+from openai import _base_client
+
+HI = [{"role": "user", "content": "hi"}]
+
+
+@pytest.fixture
+def store():
+    made = MemoryStore()
+    yield made
+    made.close()
+
+
+def ask(server):
+    model = openai.OpenAI(base_url=server.url, api_key="k", max_retries=0)
+    return model.chat.completions.create(model="m", messages=HI)
+
+
+def rollout(store, trace):
+    return store.rollouts(RolloutQuery(rollout_ids=(trace.rollout_id,))).items[0]
+
+
+def test_any_agent_is_recorded_as_one_rollout(store, server):
+    original = _base_client.SyncAPIClient.request
+
+    class Assistant:
+        name = "helper"
+
+    with Tracer(store).trace(Assistant(), input={"q": 1}) as trace:
+        ask(server)
+        assert [span.kind for span in trace.spans()] == ["llm"]
+        ask(server)
+        trace.reward(0.5)
+        trace.output = "answer"
+    assert [span.kind for span in trace.spans()] == ["llm", "llm", "reward", "agent"]
+    assert trace.spans()[-1].name == "helper"
+    done = rollout(store, trace)
+    assert (done.status, done.reward, done.output, done.input) == ("succeeded", 0.5, "answer", {"q": 1})
+    assert store.runs()[0].name == "local"
+    assert _base_client.SyncAPIClient.request is original
+    trace.reward(0.75)
+    assert rollout(store, trace).reward == 0.75
+
+
+def test_an_exception_marks_the_rollout_failed_and_goes_on(store, server):
+    def run():
+        nonlocal trace
+        with Tracer(store).trace("agent") as trace:
+            ask(server)
+            emit_reward(1.0)
+            raise ValueError("mine")
+
+    trace = None
+    with pytest.raises(ValueError, match="mine"):
+        run()
+    done = rollout(store, trace)
+    assert (done.status, done.reward) == ("failed", 1.0)
+    assert store.attempts(trace.rollout_id)[0].error == "ValueError: mine"
+    assert [span.kind for span in trace.spans()] == ["llm", "reward", "agent"]
+
+
+def test_inside_a_rollout_a_trace_is_a_span_of_it(recording, installed, server):
+    with recording.rollout() as context, Tracer("memory://").trace("sub") as trace:
+        ask(server)
+    assert trace.rollout_id == context.key.rollout_id
+    spans = recording.spans(context)
+    sub = next(span for span in spans if span.name == "sub")
+    (call,) = [span for span in spans if span.kind == "llm"]
+    assert call.parent_id == sub.span_id
+    assert call.call.agent == "sub"
+
+
+def test_no_key_reaches_the_database_or_the_log(tmp_path, server, caplog):
+    key = "sk-the-users-own-secret-key"
+    caplog.set_level(logging.DEBUG, "agentlightning")
+    file = tmp_path / "traces.db"
+    model = openai.OpenAI(base_url=server.url, api_key=key, max_retries=0)
+    opened = open_store(f"sqlite:///{file}")
+    with Tracer(opened).trace("agent", input={"api_key": key}):
+        model.chat.completions.create(model="m", messages=HI, extra_headers={"x": key})
+        emit_exception(ValueError(f"could not log in with {key}"))
+    opened.close()
+    written = b"".join(part.read_bytes() for part in tmp_path.iterdir())
+    assert b"chat m" in written
+    assert key.encode() not in written
+    assert key not in caplog.text
+
+
+# --- adapters ---------------------------------------------------------------------------------
+
+
+class Adapter(TracerAdapter):
+    capabilities = frozenset()
+    made = []
+
+    def __init__(self, **options):
+        self.options = options
+        self.state = "new"
+        Adapter.made.append(self)
+
+    def install(self, recorder):
+        self.state = "installed"
+
+    def uninstall(self):
+        self.state = "uninstalled"
+
+
+class Broken(Adapter):
+    def install(self, recorder):
+        raise RuntimeError("the framework moved")
+
+
+@pytest.fixture
+def offered(monkeypatch, tmp_path):
+    """Two adapters, whose frameworks can be imported from a folder of their own."""
+    for name in ("fake_framework", "broken_framework"):
+        (tmp_path / f"{name}.py").write_text("")
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("AGENTLIGHTNING_PLUGINS", "")
+    Adapter.made.clear()
+    loaded = load_plugins()
+    loaded.adapters.add("fake", Adapter, summary="", trigger="fake_framework")
+    loaded.adapters.add("broken", Broken, summary="", trigger="broken_framework")
+    monkeypatch.setattr(instruments_module, "plugins", lambda: loaded)
+    yield
+    for name in ("fake_framework", "broken_framework"):
+        sys.modules.pop(name, None)
+
+
+def test_an_adapter_is_installed_when_its_framework_is_imported_and_removed_with_the_last(offered):
+    instruments = Instruments()
+    instruments.install({"fake": {"deep": True}})
+    instruments.install()
+    assert Adapter.made == []
+    import fake_framework  # noqa: F401
+
+    (adapter,) = instruments.adapters
+    assert (adapter.state, adapter.options) == ("installed", {"deep": True})
+    instruments.uninstall()
+    assert adapter.state == "installed"
+    instruments.uninstall()
+    assert adapter.state == "uninstalled"
+    instruments.install()
+    assert len(instruments.adapters) == 1
+    assert Adapter.made[-1].state == "installed"
+    instruments.uninstall()
+
+
+def test_a_broken_adapter_is_named_once_and_the_import_goes_on(offered, caplog):
+    instruments = Instruments()
+    instruments.install()
+    import broken_framework
+    import fake_framework  # noqa: F401
+
+    assert isinstance(broken_framework, types.ModuleType)
+    assert len(instruments.adapters) == 1
+    assert "the framework moved" in instruments.failures["broken"]
+    assert caplog.text.count("'broken' was left out") == 1
+    instruments.uninstall()
+
+
+def test_options_of_an_unknown_adapter_are_refused(offered):
+    with pytest.raises(UnknownName, match="fake"):
+        Instruments().install({"fak": {}})
