@@ -7,10 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from agentlightning.recording.recorder import Recorder, SpanHandle
+from agentlightning.recording.guard import never_raises
+from agentlightning.recording.recorder import AgentToken, Recorder, SpanHandle
 from agentlightning.records import JSON
 
-__all__ = ["Capability", "Recorder", "SpanHandle", "TracerAdapter"]
+__all__ = ["AgentToken", "Capability", "Recorder", "SpanHandle", "TracerAdapter", "never_raises"]
 
 
 class Capability(enum.Enum):
@@ -28,7 +29,8 @@ class TracerAdapter(ABC):
 
     Registered as ``adapter(**options)`` with the module whose import activates it.
     LLM calls are never recorded by an adapter. Nothing it does may raise into user code: the
-    :class:`Recorder` never raises, and a callback guards whatever else it touches.
+    :class:`Recorder` never raises, and a callback guards whatever else it touches
+    (:func:`never_raises` logs and counts such a fault).
     """
 
     capabilities: frozenset[Capability]

@@ -33,6 +33,7 @@ REWARD_SOURCE: Final = "agentlightning.reward.source"
 OVERRULED: Final = "agentlightning.overruled"  # + ".temperature" …: what the agent asked for
 MESSAGE_BODY: Final = "agentlightning.message"
 OBJECT_BODY: Final = "agentlightning.object"
+HANDOFF_TO: Final = "agentlightning.handoff.to"  # the agent a tool handed the work to
 OPERATION_INPUT: Final = "agentlightning.operation.input"
 OPERATION_OUTPUT: Final = "agentlightning.operation.output"
 ROUTE: Final = "agentlightning.route"  # "routed", "passthrough: why" or "unrouted"
