@@ -14,7 +14,8 @@ class Executor(ABC):
     """Runs ``count`` copies of a worker. Registered as ``executor(**options)``.
 
     A worker that raises stops the others, and :meth:`run` raises its error: nothing waits for ever for
-    work that nobody does. A worker that is a :class:`Stoppable` is told when to end.
+    work that nobody does. A worker that is a :class:`Stoppable` is told when to end. An executor that
+    was stopped runs nothing more; the next run takes a new one.
     """
 
     @abstractmethod

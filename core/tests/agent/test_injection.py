@@ -142,7 +142,7 @@ def test_a_resource_of_another_kind_than_annotated_is_refused(claim_with):
     def agent(task, system: LLM):
         return system
 
-    with pytest.raises(AgentError, match="'system' as LLM.*a PromptTemplate"):
+    with pytest.raises(AgentError, match=r"'system' as LLM.*a PromptTemplate"):
         run(agent, claim_with(system=PROMPT))
 
 

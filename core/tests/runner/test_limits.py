@@ -6,8 +6,9 @@ import time
 
 import pytest
 from agentlightning import semconv
-from agentlightning.agent import bind_agent, instruments
+from agentlightning.agent import bind_agent
 from agentlightning.errors import RolloutCancelled, StoreUnavailable
+from agentlightning.recording.instruments import instruments
 from agentlightning.records import LLM
 from agentlightning.runner import Runner
 from agentlightning.runner.overdue import Overdue
@@ -309,6 +310,6 @@ def test_a_store_that_stays_away_ends_the_worker(bench_on):
     bench.enqueue("task")
     runner = Runner(bench.store, bench.run.run_id, bind_agent(lambda task: task), patience_s=0.2)
 
-    with pytest.raises(StoreUnavailable, match="could not finish a rollout for 0.2 s"):
+    with pytest.raises(StoreUnavailable, match=r"could not finish a rollout for 0\.2 s"):
         runner.work()
     runner.close()

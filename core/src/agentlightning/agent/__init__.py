@@ -2,10 +2,10 @@
 
 from agentlightning.agent.binding import BoundAgent, bind_agent, rollout
 from agentlightning.agent.builtin import conversation_for, single_turn
-from agentlightning.agent.instruments import instruments
 from agentlightning.agent.loading import load_agent, load_object
 from agentlightning.agent.resources import attempt_resources
 from agentlightning.agent.returns import Result, normalise_return
+from agentlightning.agent.setup import init
 
 __all__ = [
     "BoundAgent",
@@ -13,7 +13,7 @@ __all__ = [
     "attempt_resources",
     "bind_agent",
     "conversation_for",
-    "instruments",
+    "init",
     "load_agent",
     "load_object",
     "normalise_return",

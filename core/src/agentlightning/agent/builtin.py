@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from agentlightning.agent.binding import rollout
 from agentlightning.errors import AgentError
+from agentlightning.recording.emit import emit
 from agentlightning.records import JSON, LLM, PromptTemplate, Resources
 
 _TEXT_FIELDS = ("prompt", "question", "input")
@@ -33,9 +34,9 @@ def conversation_for(task: JSON, resources: Resources) -> list[dict[str, JSON]]:
 
 
 @rollout
-def single_turn(task: JSON, llm: LLM, resources: Resources) -> str:
+def single_turn(task: JSON, llm: LLM, resources: Resources) -> str:  # noqa: ARG001 - asks for a model
     """Ask the run's model once what a row asks, and return the text of its reply."""
-    raise NotImplementedError
+    return emit(conversation_for(task, resources)).text
 
 
 def _messages_of(task: JSON) -> list[dict[str, JSON]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from agentlightning.errors import AgentError
 
-SCRIPT = "__mp_main__"
+SCRIPT = "__agl_main__"
 """The name under which the child imports the script, so that its main guard holds."""
 
 

@@ -59,7 +59,6 @@ class ProcessExecutor(Executor):
             AgentLightningError: what a worker raised, by its own class where it is one of ours.
         """
         payload = dumps(worker)
-        self._stopping, self._error = False, None
         try:
             for threads in _shares(count, self._processes or os.cpu_count() or 1):
                 self._start(Job(payload, threads))
@@ -130,6 +129,8 @@ class ProcessExecutor(Executor):
         if self._error is None and not self._stopping:
             self._error = error
             self.stop(_INTERRUPT_DEADLINE_S)
+        else:
+            logger.warning("while the workers were being stopped: %s", error)
 
     def _kill(self) -> None:
         for child in self._children:

@@ -19,6 +19,7 @@ class ThreadExecutor(Executor):
     """
 
     def __init__(self) -> None:
+        self._stopping = False
         self._worker: Callable[[], None] | None = None
         self._threads: list[threading.Thread] = []
         self._errors: list[BaseException] = []
@@ -26,6 +27,8 @@ class ThreadExecutor(Executor):
     def run(self, worker: Callable[[], None], count: int) -> None:
         """Run the workers; the first error of one stops the others and is raised at the end."""
         self._worker, self._errors = worker, []
+        if self._stopping:
+            return
         self._threads = [
             threading.Thread(target=self._work, args=(worker,), name=f"worker-{i}", daemon=True)
             for i in range(count)
@@ -44,12 +47,16 @@ class ThreadExecutor(Executor):
     def stop(self, deadline_s: float) -> None:
         """Ask the workers to end, and wait for them until the deadline."""
         end = time.monotonic() + deadline_s
+        self._stopping = True
         if isinstance(self._worker, Stoppable):
             self._worker.stop(deadline_s)
         for thread in self._threads:
-            thread.join(max(0.0, end - time.monotonic()))
+            if thread.is_alive():
+                thread.join(max(0.0, end - time.monotonic()))
 
     def _work(self, worker: Callable[[], None]) -> None:
+        if self._stopping:
+            return
         try:
             worker()
         except BaseException as error:  # noqa: BLE001 - raised by run(), in the caller's thread

@@ -61,9 +61,14 @@ def resolver_for(
 
 
 def _wanted(model: str | None, models: Mapping[str, LLM]) -> LLM | None:
-    """The only model there is, else the one asked for by its own name or its resource's."""
+    """The only model there is, else the one asked for by its own name or its resource's.
+
+    A call that names no model, such as the built-in agent's, gets the resource ``llm``.
+    """
     if len(models) == 1:
         return next(iter(models.values()))
+    if model is None:
+        return models.get("llm")
     return next((llm for name, llm in models.items() if model in (llm.model, name)), None)
 
 

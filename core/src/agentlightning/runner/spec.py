@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self
 
-from agentlightning.agent import bind_agent, instruments, load_agent, single_turn
+from agentlightning.agent import bind_agent, load_agent, single_turn
 from agentlightning.errors import ConfigError
+from agentlightning.recording.instruments import instruments
 from agentlightning.runner.loop import Runner
+from agentlightning.runner.overdue import GRACE_S, Overdue
 from agentlightning.runner.routing import resolver_for
 from agentlightning.store import Store
 from agentlightning.store.opening import open_store
@@ -40,6 +42,8 @@ class RunnerSpec:
         has_reward_function: the run scores outputs itself.
         serves_model: the run serves the model, so the agent needs no API key of its own.
         environment: variables set before the agent is imported.
+        overdue_grace_s: how long agents that are over may hold every slot of a process; see
+            :class:`~agentlightning.runner.overdue.Overdue`.
         path: entries that ``sys.path`` gets where it lacks them; by default those of this process.
     """
 
@@ -53,6 +57,7 @@ class RunnerSpec:
     has_reward_function: bool = False
     serves_model: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    overdue_grace_s: float = GRACE_S
     path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
 
     def __post_init__(self) -> None:
@@ -76,7 +81,7 @@ class RunnerSpec:
     def build(self, store: Store) -> Runner:
         """Prepare this process, import the agent and make a runner on ``store``.
 
-        :data:`~agentlightning.agent.instruments` must be installed, and stay so while it works.
+        The process's instruments must be installed, and stay so while the runner works.
 
         Raises:
             AgentError: the agent can't be imported, or is none.
@@ -91,6 +96,7 @@ class RunnerSpec:
             ),
             strict=self.strict,
             has_reward_function=self.has_reward_function,
+            overdue=Overdue(grace_s=self.overdue_grace_s),
         )
 
     def prepare(self) -> None:

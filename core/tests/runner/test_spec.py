@@ -1,0 +1,107 @@
+import os
+import pickle
+import sys
+import threading
+
+import pytest
+from agentlightning.errors import AgentError, ConfigError
+from agentlightning.executors.threads import ThreadExecutor
+from agentlightning.recording import seam
+from agentlightning.runner import RunnerSpec
+
+
+@pytest.fixture
+def module(tmp_path):
+    """A folder with an agent that needs a key to be imported; it is not on ``sys.path``."""
+    text = "import os\nKEY = os.environ['OPENAI_API_KEY']\nMODE = os.environ.get('MODE')\n"
+    text += "def agent(task): return [KEY, MODE]\n"
+    (tmp_path / "spec_agents.py").write_text(text)
+    before = list(sys.path)
+    yield str(tmp_path)
+    sys.path[:] = before
+    sys.modules.pop("spec_agents", None)
+
+
+def work(bench, spec, *tasks, count=2):
+    rollout_ids = bench.enqueue(*tasks)
+    executor = ThreadExecutor()
+    thread = threading.Thread(target=executor.run, args=(spec.using(bench.store), count))
+    thread.start()
+    try:
+        return bench.finished(rollout_ids)
+    finally:
+        executor.stop(5)
+        thread.join(5)
+
+
+def test_the_process_is_prepared_before_the_agent_is_imported(bench, module, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "")  # as good as unset, and put back afterwards
+    monkeypatch.setenv("MODE", "before")
+    spec = RunnerSpec(
+        "memory://",
+        bench.run.run_id,
+        "spec_agents:agent",
+        serves_model=True,
+        environment={"MODE": "set"},
+        path=(module,),
+    )
+
+    (rollout,) = work(bench, spec, "task")
+
+    assert rollout.output == ["served-by-agentlightning", "set"]
+
+
+def test_a_key_that_is_there_stays(bench, module, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "mine")
+    spec = RunnerSpec(
+        "memory://", bench.run.run_id, "spec_agents:agent", serves_model=True, path=(module,)
+    )
+
+    assert work(bench, spec, "task")[0].output[0] == "mine"
+    assert os.environ["OPENAI_API_KEY"] == "mine"
+
+
+def test_the_threads_share_a_runner_and_leave_everything_as_it_was(bench):
+    import openai
+
+    request = openai._base_client.SyncAPIClient.request
+    seen = []
+
+    def agent(task):
+        seen.append(openai._base_client.SyncAPIClient.request is not request)
+        return task
+
+    work(bench, RunnerSpec("memory://", bench.run.run_id, agent), *"abcd", count=3)
+
+    assert seen == [True] * 4
+    assert openai._base_client.SyncAPIClient.request is request
+    assert len(bench.store.workers()) == 1
+    assert bench.store.runs()
+
+
+def test_a_spec_is_sent_without_what_lives_here(bench):
+    spec = RunnerSpec("sqlite:///x.db", "run", "module:agent", prompts={"a": "b"}).using(bench.store)
+
+    assert pickle.loads(pickle.dumps(spec)) == spec
+
+
+def test_a_store_in_memory_is_not_sent():
+    with pytest.raises(ConfigError, match="lives in one process"):
+        pickle.dumps(RunnerSpec("memory://", "run", "module:agent"))
+
+
+def test_an_agent_that_is_none_ends_the_executor_with_its_reason(bench):
+    spec = RunnerSpec("memory://", bench.run.run_id, 7).using(bench.store)
+
+    with pytest.raises(AgentError, match="is no agent"):
+        ThreadExecutor().run(spec, 3)
+    assert seam._seam._installs == 0
+
+
+def test_a_spec_that_was_stopped_does_not_begin(bench):
+    spec = RunnerSpec("memory://", bench.run.run_id, lambda task: task).using(bench.store)
+    spec.stop(1)
+
+    ThreadExecutor().run(spec, 2)
+
+    assert bench.store.workers() == []
