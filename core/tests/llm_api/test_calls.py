@@ -308,7 +308,7 @@ def test_urls_come_apart_and_together():
 
 @pytest.mark.parametrize("name", ["writer", "schön & gut 100%", "名前", "a/b\nc"])
 def test_headers_carry_any_agents_name(name):
-    told = CallHeaders("s" * 16, None, name)
+    told = CallHeaders("s" * 16, None, name, 7)
     written = write_call_headers(told)
     assert all(value.isascii() and "\n" not in value for value in written.values())
     assert read_call_headers(written) == told

@@ -160,7 +160,7 @@ class Endpoint:
         call = attempt.call(
             headers.span_id,
             retry=whole_number(request, semconv.HEADER_RETRY) or 0,
-            seq=whole_number(request, semconv.HEADER_SEQ),
+            seq=headers.seq,
             body=raw,
         )
         ask = prepare(body, defaults=served.llm.sampling, forced=served.forced_in(attempt.mode))

@@ -13,11 +13,16 @@ from agentlightning import semconv
 
 
 class CallHeaders(NamedTuple):
-    """What a client with the seam says about its call; all None for one without."""
+    """What a client with the seam says about its call; all None for one without.
+
+    ``seq`` is the call's place within the attempt. The seam counts calls that go elsewhere too, so its
+    count is the one that holds.
+    """
 
     span_id: str | None = None
     parent_id: str | None = None
     agent: str | None = None
+    seq: int | None = None
 
 
 def write_call_headers(span: CallHeaders) -> dict[str, str]:
@@ -26,6 +31,7 @@ def write_call_headers(span: CallHeaders) -> dict[str, str]:
         semconv.HEADER_SPAN: span.span_id,
         semconv.HEADER_PARENT: span.parent_id,
         semconv.HEADER_AGENT: span.agent,
+        semconv.HEADER_SEQ: None if span.seq is None else str(span.seq),
     }
     return {name: quote(value, safe=" ") for name, value in named.items() if value is not None}
 
@@ -37,6 +43,10 @@ def read_call_headers(headers: Mapping[str, str]) -> CallHeaders:
         given = headers.get(name)
         return unquote(given) if given else None
 
+    seq = value(semconv.HEADER_SEQ) or ""
     return CallHeaders(
-        value(semconv.HEADER_SPAN), value(semconv.HEADER_PARENT), value(semconv.HEADER_AGENT)
+        span_id=value(semconv.HEADER_SPAN),
+        parent_id=value(semconv.HEADER_PARENT),
+        agent=value(semconv.HEADER_AGENT),
+        seq=int(seq) if seq.isascii() and seq.isdigit() else None,
     )

@@ -54,7 +54,7 @@ class OpenCall:
         """The headers to send beside the caller's own, the key's apart."""
         headers = dict(self.outgoing.headers)
         if self.outgoing.by_endpoint:
-            named = CallHeaders(self.span_id, self._parent_id, self._agent)
+            named = CallHeaders(self.span_id, self._parent_id, self._agent, self._seq)
             headers.update(write_call_headers(named))
         return headers
 
