@@ -105,3 +105,18 @@ def test_a_spec_that_was_stopped_does_not_begin(bench):
     ThreadExecutor().run(spec, 2)
 
     assert bench.store.workers() == []
+
+
+def test_a_stop_while_the_agent_is_being_imported_is_heard(bench, tmp_path, monkeypatch):
+    (tmp_path / "slow_agents.py").write_text("import time; time.sleep(0.5)\ndef agent(task): ...\n")
+    spec = RunnerSpec("memory://", bench.run.run_id, "slow_agents:agent", path=(str(tmp_path),))
+    monkeypatch.syspath_prepend(tmp_path)
+    executor = ThreadExecutor()
+    thread = threading.Thread(target=executor.run, args=(spec.using(bench.store), 2))
+    thread.start()
+    threading.Event().wait(0.2)
+
+    executor.stop(5)
+    thread.join(5)
+
+    assert not thread.is_alive()

@@ -8,9 +8,10 @@ import pickle
 import signal
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Final
+from typing import Any, Final, NoReturn
 
 from agentlightning.executor import Executor, enter_worker_process
 from agentlightning.executors.threads import ThreadExecutor
@@ -67,32 +68,35 @@ def main(file_descriptor: int) -> None:
     os.set_inheritable(file_descriptor, False)
     parent = Connection(file_descriptor)
     executor = ThreadExecutor()
+    job: Job = _received(parent)
     try:
-        job: Job = parent.recv()
         worker = pickle.loads(job.worker)  # noqa: S301 - our own parent wrote it
         parent.send(READY)
         threading.Thread(target=_obey, args=(parent, executor), name="parent", daemon=True).start()
         executor.run(worker, job.threads)
-    except (EOFError, BrokenPipeError):
-        _leave(EXIT_ORPHANED)
     except BaseException as error:
         logger.debug("a worker process failed", exc_info=True)
-        parent.send(Failure(type(error).__name__, str(error)))
+        with suppress(OSError):  # the parent is gone, and _obey() is about to notice
+            parent.send(Failure(type(error).__name__, str(error)))
         _leave(EXIT_FAILED)
     _leave(0)
 
 
 def _obey(parent: Connection, executor: Executor) -> None:
-    """End when the parent says so; at once when it is gone, since leases bring the work back."""
+    """End when the parent says so."""
+    while True:
+        executor.stop(_received(parent).deadline_s)
+
+
+def _received(parent: Connection) -> Any:
+    """What the parent says; without a parent this process ends at once, leases bring its work back."""
     try:
-        while True:
-            message: Stop = parent.recv()
-            executor.stop(message.deadline_s)
+        return parent.recv()
     except (EOFError, OSError):
         _leave(EXIT_ORPHANED)
 
 
-def _leave(code: int) -> None:
+def _leave(code: int) -> NoReturn:
     """End without waiting for threads that agents left running."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):

@@ -144,6 +144,8 @@ class _Shared:
         with self._lock:
             if self._runner is None and not self._stopped:
                 self._runner = self._open()
+                if self._stopped:  # while the agent was being imported
+                    self._runner.stop(0)
             runner = self._runner
             self._workers += 1
         try:
