@@ -16,6 +16,8 @@ from msgspec.structs import replace
 from agentlightning.errors import BadValue, RewardError
 from agentlightning.records import (
     JSON,
+    LLM,
+    Data,
     LLMCall,
     Outcome,
     OutcomeStatus,
@@ -77,6 +79,8 @@ def request(given: RolloutRequest, number: int) -> RolloutRequest:
     except msgspec.ValidationError as error:
         raise BadValue(f"{what}: {error}") from error
     _config(checked.config, what)
+    if not _INT_MIN <= checked.priority <= _INT_MAX:
+        raise BadValue(f"{what}: priority is {checked.priority}; expected a 64-bit integer")
     return checked
 
 
@@ -132,8 +136,13 @@ def resources(given: Resources) -> dict[str, Resource]:
     """Resources as a dict of their own, plain JSON values wrapped."""
     checked: dict[str, Resource] = {}
     for name, value in given.items():
+        what = f"resource {name!r}"
         resource = as_resource(value, name)
-        json_value(to_builtins(resource), f"resource {name!r}")
+        if isinstance(resource, Data):
+            resource = replace(resource, value=json_value(resource.value, what))
+        elif isinstance(resource, LLM):
+            resource = replace(resource, sampling=json_object(resource.sampling, f"{what}: sampling"))
+        json_value(to_builtins(resource), what)  # the other fields' text
         checked[json_value(name, "a resource's name")] = resource
     return checked
 
