@@ -81,31 +81,49 @@ def from_builtins(value: JSON, kind: type[T]) -> T:
 
 
 def as_json(value: object, what: str = "value") -> JSON:
-    """Return ``value`` if it is plain JSON, tuples turned to lists; else raise ``BadValue``.
+    """Return ``value`` as plain JSON of its own; else raise ``BadValue``.
+
+    Tuples become lists, and subclasses of ``str``, ``int`` and ``float`` (an enum, numpy's
+    ``float64``) the plain value. Dicts and lists are copied.
 
     Args:
         value: anything a user handed in.
         what: how the message names it, for example ``"task 3"``.
 
     Raises:
-        BadValue: a NaN or infinite number, a key that is not a string, or an object of another
-            type; the message has the path of the place.
+        BadValue: a NaN or infinite number, a key that is not a string, an object of another type,
+            or a value that contains itself; the message has the path of the place.
     """
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise BadValue(f"{what} is {value}; JSON has finite numbers only")
-        return value
+    try:
+        return _as_json(value, what)
+    except RecursionError:
+        raise BadValue(f"{what} is nested too deeply, or contains itself") from None
+
+
+def _as_json(value: object, what: str) -> JSON:
+    if value is None or isinstance(value, str | int | float):
+        return _as_scalar(value, what)
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
                 raise BadValue(f"{what} has the key {key!r}; JSON objects have string keys")
-        return {key: as_json(item, f"{what}[{key!r}]") for key, item in value.items()}
+        return {str.__str__(key): _as_json(item, f"{what}[{key!r}]") for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [as_json(item, f"{what}[{index}]") for index, item in enumerate(value)]
+        return [_as_json(item, f"{what}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, Tokens | Floats):
         return list(value)
     raise BadValue(
         f"{what} is a {type(value).__name__}; expected JSON (None, bool, number, string, list or dict)"
     )
+
+
+def _as_scalar(value: str | float | None, what: str) -> JSON:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)  # an enum's own __str__ gives its name
+    if isinstance(value, int):
+        return int(value)
+    if not math.isfinite(value):
+        raise BadValue(f"{what} is {value}; JSON has finite numbers only")
+    return float(value)

@@ -22,10 +22,7 @@ def variables(template: str, engine: TemplateEngine) -> frozenset[str]:
     if engine == "f-string":
         return frozenset(_PLACEHOLDER.findall(template))
     if engine == "jinja":
-        from jinja2 import meta
-
-        environment = _jinja()
-        return frozenset(meta.find_undeclared_variables(environment.parse(template)))
+        return _jinja_variables(template)
     raise _unsupported(engine)
 
 
@@ -41,13 +38,33 @@ def render(template: str, engine: TemplateEngine, values: Mapping[str, object]) 
             f"the prompt needs {', '.join(missing)}; given: {', '.join(sorted(values)) or 'nothing'}"
         )
     if engine == "jinja":
-        return _jinja().from_string(template).render(**values)
+        return _render_jinja(template, values)
     if reach := _REACHES_IN.search(template):
         raise BadValue(
             f"the prompt has {reach.group(0)!r}; only plain names are filled in, such as "
             f"{{{reach.group(1)}}}"
         )
     return _PLACEHOLDER.sub(lambda match: str(values[match.group(1)]), template)
+
+
+def _jinja_variables(template: str) -> frozenset[str]:
+    environment = _jinja()
+    from jinja2 import TemplateError, meta
+
+    try:
+        return frozenset(meta.find_undeclared_variables(environment.parse(template)))
+    except TemplateError as error:
+        raise BadValue(f"the prompt is no valid jinja template: {error}") from error
+
+
+def _render_jinja(template: str, values: Mapping[str, object]) -> str:
+    environment = _jinja()
+    from jinja2 import TemplateError
+
+    try:
+        return environment.from_string(template).render(**values)
+    except TemplateError as error:
+        raise BadValue(f"the jinja prompt could not be filled in: {error}") from error
 
 
 def _jinja() -> SandboxedEnvironment:

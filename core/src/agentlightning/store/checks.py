@@ -226,27 +226,34 @@ def _small(value: object, what: str) -> Any:
 
 def _is_plain(value: object, *, any_int: bool = False) -> bool:
     """Whether ``value`` can be stored as it is; quick, because every span passes here."""
+    try:
+        return _plain(value, any_int)
+    except RecursionError:
+        return False  # ``as_json`` has the words for it
+
+
+def _plain(value: Any, any_int: bool) -> bool:
     kind = type(value)
     if kind is str:
-        return value.isascii() or _is_utf8(value)  # type: ignore[attr-defined,arg-type]
+        return value.isascii() or _is_utf8(value)
     if kind is int:
-        return any_int or _INT_MIN <= value <= _INT_MAX  # type: ignore[operator]
+        return any_int or _INT_MIN <= value <= _INT_MAX
     if kind is float:
-        return math.isfinite(value)  # type: ignore[arg-type]
+        return math.isfinite(value)
     if kind is dict:
-        return _is_plain_object(value, any_int=any_int)  # type: ignore[arg-type]
+        return _plain_object(value, any_int)
     if kind is list:
-        return all(_is_plain(item, any_int=any_int) for item in value)  # type: ignore[attr-defined]
+        return all(_plain(item, any_int) for item in value)
     return value is None or kind is bool
 
 
-def _is_plain_object(value: dict[object, object], *, any_int: bool) -> bool:
+def _plain_object(value: dict[Any, Any], any_int: bool) -> bool:
     for key, item in value.items():
         if type(key) is not str or not (key.isascii() or _is_utf8(key)):
             return False
         if type(item) is str and item.isascii():  # most attributes; spares them a call
             continue
-        if not _is_plain(item, any_int=any_int):
+        if not _plain(item, any_int):
             return False
     return True
 

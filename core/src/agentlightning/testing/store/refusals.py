@@ -24,7 +24,18 @@ from agentlightning.testing.store.making import SUCCEEDED, claimed, request, res
 
 NAN = math.nan
 HALF_A_PAIR = "\ud83d"
-BAD_VALUES = [NAN, math.inf, {1: "key"}, object(), [{"deep": NAN}], HALF_A_PAIR, {HALF_A_PAIR: 1}]
+ITSELF: list[object] = []
+ITSELF.append(ITSELF)
+BAD_VALUES = [
+    NAN,
+    math.inf,
+    {1: "key"},
+    object(),
+    [{"deep": NAN}],
+    HALF_A_PAIR,
+    {HALF_A_PAIR: 1},
+    ITSELF,
+]
 
 
 class RefusalTests(StoreTests):
