@@ -31,6 +31,7 @@ from agentlightning.store.contract import Store
 from agentlightning.store.keys import new_id
 from agentlightning.store.lookups import (
     check_attempts,
+    need_attempt_counts,
     need_resources,
     need_rollouts,
     need_run,
@@ -221,14 +222,14 @@ class TableStore(Store):
             if query.run_id is not None:
                 need_run(tables, query.run_id)
             if query.rollout_ids is not None:
-                need_rollouts(tables, set(query.rollout_ids))
+                need_attempt_counts(tables, set(query.rollout_ids))
             page = tables.find_rollouts(query)
             return Page(items=self._own(page.items), cursor=page.cursor)
 
     def attempts(self, rollout_id: str) -> list[Attempt]:
         self._expire()
         with self._reading() as tables:
-            need_rollouts(tables, [rollout_id])
+            need_attempt_counts(tables, [rollout_id])
             return tables.attempts([rollout_id])[rollout_id]
 
     def seconds_to_expiry(self) -> float | None:
@@ -245,8 +246,8 @@ class TableStore(Store):
         checked = [checks.span(span) for span in spans]
         keys = {(span.rollout_id, span.attempt) for span in checked}
         with self._writing() as tables:
-            rollouts = need_rollouts(tables, {rollout_id for rollout_id, _ in keys})
-            check_attempts(rollouts, keys)
+            counts = need_attempt_counts(tables, {rollout_id for rollout_id, _ in keys})
+            check_attempts(counts, keys)
             return tables.insert_spans(checked)
 
     def spans(
@@ -257,10 +258,10 @@ class TableStore(Store):
         kinds: Sequence[SpanKind] | None = None,
     ) -> Iterator[Span]:
         with self._reading() as tables:
-            rollouts = need_rollouts(tables, set(rollout_ids))
+            counts = need_attempt_counts(tables, set(rollout_ids))
             if isinstance(attempt, int):
-                check_attempts(rollouts, [(name, attempt) for name in rollouts])
-        return self._spans({name: _wanted(rollouts[name], attempt) for name in rollout_ids}, kinds)
+                check_attempts(counts, [(name, attempt) for name in counts])
+        return self._spans({name: _wanted(counts[name], attempt) for name in rollout_ids}, kinds)
 
     def _spans(
         self, wanted: Mapping[str, Collection[int]], kinds: Sequence[SpanKind] | None
@@ -344,10 +345,10 @@ class TableStore(Store):
         ]
 
 
-def _wanted(rollout: Rollout, attempt: int | Literal["last", "all"]) -> Collection[int]:
+def _wanted(count: int, attempt: int | Literal["last", "all"]) -> Collection[int]:
     if attempt == "all":
-        return range(1, rollout.attempt + 1)
-    return [rollout.attempt if attempt == "last" else attempt]
+        return range(1, count + 1)
+    return [count if attempt == "last" else attempt]
 
 
 def _check_limit(limit: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
 from agentlightning.errors import UnknownAttempt, UnknownResources, UnknownRollout, UnknownRun
@@ -26,8 +26,14 @@ def need_run(tables: Tables, run_id: str) -> Run:
 def need_rollouts(tables: Tables, rollout_ids: Collection[str]) -> dict[str, Rollout]:
     """All of these rollouts by id, or ``UnknownRollout`` naming those there are not."""
     found = tables.rollouts(rollout_ids)
-    if len(found) < len(rollout_ids) and (missing := _missing(rollout_ids, found)):
-        raise UnknownRollout(f"the store has no rollout {missing}; was it opened on another file?")
+    _check_found(rollout_ids, found)
+    return found
+
+
+def need_attempt_counts(tables: Tables, rollout_ids: Collection[str]) -> dict[str, int]:
+    """How many attempts each of these rollouts had, or ``UnknownRollout``."""
+    found = tables.attempt_counts(rollout_ids)
+    _check_found(rollout_ids, found)
     return found
 
 
@@ -40,19 +46,17 @@ def need_attempts(
         UnknownRollout: a rollout is not there.
         UnknownAttempt: a rollout has no attempt of that number.
     """
-    rollout_ids = {key.rollout_id for key in keys}
-    rollouts = need_rollouts(tables, rollout_ids)
-    check_attempts(rollouts, keys)
-    return rollouts, tables.attempts(rollout_ids)
+    rollouts = need_rollouts(tables, {key.rollout_id for key in keys})
+    check_attempts({name: rollout.attempt for name, rollout in rollouts.items()}, keys)
+    return rollouts, tables.attempts(rollouts.keys())
 
 
-def check_attempts(rollouts: dict[str, Rollout], keys: Iterable[tuple[str, int]]) -> None:
+def check_attempts(counts: Mapping[str, int], keys: Iterable[tuple[str, int]]) -> None:
     """Raise ``UnknownAttempt`` if a rollout never had one of these attempts."""
     for rollout_id, number in keys:
-        latest = rollouts[rollout_id].attempt
-        if not 1 <= number <= latest:
+        if not 1 <= number <= counts[rollout_id]:
             raise UnknownAttempt(
-                f"rollout {rollout_id} has no attempt {number}; it had {latest} so far"
+                f"rollout {rollout_id} has no attempt {number}; it had {counts[rollout_id]} so far"
             )
 
 
@@ -81,7 +85,12 @@ def need_resources(tables: Tables, run_id: str, version: int | Literal["latest"]
     return found
 
 
-def _missing(wanted: Collection[str], found: Collection[str]) -> str:
-    missing = [name for name in wanted if name not in found]
+def _check_found(wanted: Collection[str], found: Collection[str]) -> None:
+    if len(found) == len(wanted):
+        return
+    missing = [repr(name) for name in wanted if name not in found]
     more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-    return ", ".join(map(repr, missing[:_SHOWN])) + more if missing else ""
+    raise UnknownRollout(
+        f"the store has no rollout {', '.join(missing[:_SHOWN])}{more}; do the ids come from "
+        "another store?"
+    )

@@ -121,6 +121,10 @@ class MemoryTables(Tables):
         known = self._rollouts
         return {name: known[name] for name in rollout_ids if name in known}
 
+    def attempt_counts(self, rollout_ids: Collection[str]) -> dict[str, int]:
+        known = self._rollouts
+        return {name: known[name].attempt for name in rollout_ids if name in known}
+
     def find_rollouts(self, query: RolloutQuery) -> Page[Rollout]:
         found = list(islice(self._matching(query), query.limit + 1))
         if len(found) <= query.limit:

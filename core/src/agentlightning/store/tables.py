@@ -115,6 +115,10 @@ class Tables(ABC):
         """Those of these rollouts that exist."""
 
     @abstractmethod
+    def attempt_counts(self, rollout_ids: Collection[str]) -> dict[str, int]:
+        """How many attempts those of these rollouts had that exist; reads no rollout whole."""
+
+    @abstractmethod
     def find_rollouts(self, query: RolloutQuery) -> Page[Rollout]:
         """A page of rollouts in the order they were added."""
 

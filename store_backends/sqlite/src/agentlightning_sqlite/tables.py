@@ -138,6 +138,10 @@ class SqliteTables(Tables):
         found = self._execute(sql, (rows.text(list(rollout_ids)),))
         return {row[0]: rows.rollout_of(row) for row in found}
 
+    def attempt_counts(self, rollout_ids: Collection[str]) -> dict[str, int]:
+        sql = f"select rollout_id, attempt from rollouts where rollout_id {_IDS}"
+        return dict(self._execute(sql, (rows.text(list(rollout_ids)),)).fetchall())
+
     def find_rollouts(self, query: RolloutQuery) -> Page[Rollout]:
         conditions = ["seq > ?"]
         values: list[object] = [read_cursor(query.cursor)]
@@ -146,7 +150,9 @@ class SqliteTables(Tables):
             if wanted is not None:
                 conditions.append(f"{column} {_IDS}")
                 values.append(rows.text(wanted))
-        exact = {"run_id": query.run_id, "mode": query.mode, "group_id": query.group_id}
+        exact = {"+run_id": query.run_id, "mode": query.mode, "group_id": query.group_id}
+        if query.rollout_ids is None:  # else their own index finds fewer rows than the run's
+            exact["run_id"] = exact.pop("+run_id")
         for column, value in exact.items():
             if value is not None:
                 conditions.append(f"{column} = ?")
