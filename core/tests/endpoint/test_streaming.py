@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import openai
 import pytest
 from agentlightning.engine import EngineInfo
 from agentlightning.records import LLM
+from agentlightning.store import Claim
 from endpoint_bench import Bench, EchoEngine, model_server, reply_to
 from starlette.responses import JSONResponse, StreamingResponse
 
@@ -60,7 +63,7 @@ class StreamingModel:
         self.asked: list[dict[str, Any]] = []
         self.closed = threading.Event()
 
-    async def __call__(self, request) -> StreamingResponse:
+    async def answer(self, request) -> StreamingResponse:
         self.asked.append(await request.json())
         return StreamingResponse(self.stream(), media_type="text/event-stream")
 
@@ -75,8 +78,12 @@ class StreamingModel:
             self.closed.set()
 
 
-def serve(bench: Bench, url: str) -> None:
-    bench.endpoint.serve(bench.run_id, LLM(model="policy"), EngineInfo(model="m", base_url=url))
+@contextmanager
+def served(bench: Bench, answer: Callable[..., Any]) -> Iterator[Claim]:
+    """A claim of a run whose model is answered for over HTTP."""
+    with model_server(answer) as url:
+        bench.endpoint.serve(bench.run_id, LLM(model="policy"), EngineInfo(model="m", base_url=url))
+        yield bench.claim()
 
 
 def open_client(bench: Bench, claim) -> openai.OpenAI:
@@ -97,13 +104,7 @@ def lines(bench: Bench, claim, **body: Any) -> list[Any]:
 def test_pieces_reach_the_agent_as_they_come_and_the_whole_is_recorded(bench: Bench):
     rest = threading.Event()
     model = StreamingModel(START, delta("a"), rest, delta("b"), delta(end="stop"), USAGE, DONE)
-
-    async def handler(request):
-        return await model(request)
-
-    with model_server(handler) as url:
-        serve(bench, url)
-        claim = bench.claim()
+    with served(bench, model.answer) as claim:
         with open_client(bench, claim) as client:
             said = []
             for piece in client.chat.completions.create(model="policy", messages=MESSAGES, stream=True):
@@ -125,13 +126,7 @@ def test_pieces_reach_the_agent_as_they_come_and_the_whole_is_recorded(bench: Be
 
 def test_the_agent_gets_no_tokens_and_no_usage_unless_it_asks(bench: Bench):
     model = StreamingModel(START, delta("a"), delta(end="stop"), USAGE, DONE)
-
-    async def handler(request):
-        return await model(request)
-
-    with model_server(handler) as url:
-        serve(bench, url)
-        claim = bench.claim()
+    with served(bench, model.answer) as claim:
         plain = json.dumps(lines(bench, claim))
         full = json.dumps(
             lines(
@@ -150,20 +145,13 @@ def test_the_agent_gets_no_tokens_and_no_usage_unless_it_asks(bench: Bench):
 def test_the_turn_is_recorded_when_the_agent_leaves_on_the_last_piece(bench: Bench):
     never = threading.Event()
     model = StreamingModel(START, delta("a"), delta(end="stop"), USAGE, DONE)
-
-    async def handler(request):
-        return await model(request)
-
-    with model_server(handler) as url:
-        serve(bench, url)
-        claim = bench.claim()
-        with open_client(bench, claim) as client:
-            stream = client.chat.completions.create(model="policy", messages=MESSAGES, stream=True)
-            for piece in stream:
-                if piece.choices[0].finish_reason:
-                    break
-            spans = bench.sink.take(claim.key)
-            stream.close()
+    with served(bench, model.answer) as claim, open_client(bench, claim) as client:
+        stream = client.chat.completions.create(model="policy", messages=MESSAGES, stream=True)
+        for piece in stream:
+            if piece.choices[0].finish_reason:
+                break
+        spans = bench.sink.take(claim.key)
+        stream.close()
     never.set()
     assert [span.call.complete for span in spans] == [True]
 
@@ -171,13 +159,7 @@ def test_the_turn_is_recorded_when_the_agent_leaves_on_the_last_piece(bench: Ben
 def test_a_stream_the_agent_abandons_is_recorded_as_incomplete_and_closed(bench: Bench):
     never = threading.Event()
     model = StreamingModel(START, delta("a"), never, delta(end="stop"), DONE)
-
-    async def handler(request):
-        return await model(request)
-
-    with model_server(handler) as url:
-        serve(bench, url)
-        claim = bench.claim()
+    with served(bench, model.answer) as claim:
         with open_client(bench, claim) as client:
             stream = client.chat.completions.create(model="policy", messages=MESSAGES, stream=True)
             for piece in stream:
@@ -210,13 +192,7 @@ def test_tool_calls_in_alternating_pieces_are_put_together(bench: Bench):
         START, part(0, name="stock"), part(1, name="order"), part(0, arguments='{"a":'),
         part(1, arguments="{}"), part(0, arguments=" 1}"), delta(end="tool_calls"), DONE,
     )  # fmt: skip
-
-    async def handler(request):
-        return await model(request)
-
-    with model_server(handler) as url:
-        serve(bench, url)
-        claim = bench.claim()
+    with served(bench, model.answer) as claim:
         lines(bench, claim)
     (call,) = bench.calls(claim)
     made = call.choices[0].message["tool_calls"]
@@ -239,16 +215,9 @@ def test_tool_calls_in_alternating_pieces_are_put_together(bench: Bench):
 )
 def test_a_bad_stream_is_one_incomplete_record(bench: Bench, parts, error: str):
     model = StreamingModel(*parts)
-
-    async def handler(request):
-        return await model(request)
-
-    with model_server(handler) as url:
-        serve(bench, url)
-        claim = bench.claim()
-        with bench.client(claim) as client:
-            request = {"model": "policy", "messages": MESSAGES, "stream": True}
-            assert client.post("/chat/completions", json=request).status_code == 200
+    with served(bench, model.answer) as claim, bench.client(claim) as client:
+        request = {"model": "policy", "messages": MESSAGES, "stream": True}
+        assert client.post("/chat/completions", json=request).status_code == 200
     (call,) = bench.calls(claim)
     assert not call.complete
     assert error in call.error
@@ -257,13 +226,7 @@ def test_a_bad_stream_is_one_incomplete_record(bench: Bench, parts, error: str):
 def test_pieces_cut_anywhere_and_with_odd_separators_are_read(bench: Bench):
     whole = START + delta("a\u2028b\u0085c", end="stop") + DONE
     model = StreamingModel(*(whole[at : at + 3] for at in range(0, len(whole), 3)))
-
-    async def handler(request):
-        return await model(request)
-
-    with model_server(handler) as url:
-        serve(bench, url)
-        claim = bench.claim()
+    with served(bench, model.answer) as claim:
         lines(bench, claim)
     (call,) = bench.calls(claim)
     assert call.choices[0].message["content"] == "a\u2028b\u0085c"
@@ -271,18 +234,11 @@ def test_pieces_cut_anywhere_and_with_odd_separators_are_read(bench: Bench):
 
 def test_several_choices_are_complete_only_together(bench: Bench):
     model = StreamingModel(START, delta("a", end="stop"), delta("b", index=1))
-
-    async def handler(request):
-        return await model(request)
-
-    with model_server(handler) as url:
-        serve(bench, url)
-        claim = bench.claim()
-        with bench.client(claim) as client:
-            client.post(
-                "/chat/completions",
-                json={"model": "policy", "messages": MESSAGES, "stream": True, "n": 2},
-            )
+    with served(bench, model.answer) as claim, bench.client(claim) as client:
+        client.post(
+            "/chat/completions",
+            json={"model": "policy", "messages": MESSAGES, "stream": True, "n": 2},
+        )
     (call,) = bench.calls(claim)
     assert not call.complete
     assert [choice.message["content"] for choice in call.choices] == ["a", "b"]
@@ -292,14 +248,12 @@ def test_an_error_before_the_stream_keeps_its_status(bench: Bench):
     async def refuse(_request):
         return JSONResponse({"error": {"message": "no such model"}}, 400)
 
-    with model_server(refuse) as url:
-        serve(bench, url)
-        claim = bench.claim()
-        with (
-            open_client(bench, claim) as client,
-            pytest.raises(openai.BadRequestError, match="no such model"),
-        ):
-            client.chat.completions.create(model="policy", messages=MESSAGES, stream=True)
+    with (
+        served(bench, refuse) as claim,
+        open_client(bench, claim) as client,
+        pytest.raises(openai.BadRequestError, match="no such model"),
+    ):
+        client.chat.completions.create(model="policy", messages=MESSAGES, stream=True)
     assert [call.complete for call in bench.calls(claim)] == [False]
 
 
@@ -335,13 +289,7 @@ def test_an_in_process_engine_is_never_asked_to_stream(bench: Bench):
 
 def test_a_lost_stream_is_given_again(bench: Bench):
     model = StreamingModel(START, delta("a"), delta(end="stop"), DONE)
-
-    async def handler(request):
-        return await model(request)
-
-    with model_server(handler) as url:
-        serve(bench, url)
-        claim = bench.claim()
+    with served(bench, model.answer) as claim:
         body = {"model": "policy", "messages": MESSAGES, "stream": True}
         with bench.client(claim) as client:
             client.post("/chat/completions", json=body)
