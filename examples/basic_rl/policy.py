@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 from agentlightning_transformers.tiny import build_tiny_policy, render
-from task import NUMBERS, question
+from task import NUMBERS, PHRASES, question
 
 WARM_START = {
     "steps": 300,
@@ -21,7 +21,7 @@ def traces(count: int = 2000, *, seed: int = 0) -> list[dict]:
     chance = random.Random(seed)
     rows = []
     for number in range(count):
-        task = question(chance.choice(NUMBERS), chance.choice(NUMBERS))
+        task = question(chance.choice(PHRASES), chance.choice(NUMBERS), chance.choice(NUMBERS))
         answer = task["answer"] if number % 2 else str(chance.randrange(2 * max(NUMBERS) + 1))
         rows.append(
             {
