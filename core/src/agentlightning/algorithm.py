@@ -30,7 +30,7 @@ from agentlightning.records import (
     Run,
     Span,
 )
-from agentlightning.samples import CreditRules, Explanation, Limits, Transition
+from agentlightning.samples import CreditRules, Explanation, Level, Limits, Transition
 from agentlightning.store import Store
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ class RolloutResult:
     transitions: Sequence[Transition]
     rules: CreditRules
     limits: Limits = Limits()
+    level: Level = "transition"
 
     @property
     def status(self) -> str:
@@ -96,7 +97,7 @@ class RolloutResult:
         """What became of every call and reward."""
         from agentlightning.samples import explain
 
-        return explain(self.rollout, self.spans, self.rules, self.limits)
+        return explain(self.rollout, self.spans, self.rules, self.limits, self.level)
 
 
 class RolloutBatch(ABC):
@@ -188,12 +189,14 @@ class AlgorithmContext(ABC):
         config: RolloutConfig | None = None,
         rules: CreditRules | None = None,
         limits: Limits | None = None,
+        level: Level = "transition",
         key: str | None = None,
     ) -> RolloutBatch:
         """Run the agent ``n`` times on each task; returns at once.
 
         The ``n`` rollouts of a task share a group id. The same ``key`` after a restart gives the same
-        rollouts, so none is paid for twice. ``rules`` and ``limits`` shape the results' samples.
+        rollouts, so none is paid for twice. ``rules``, ``limits`` and ``level`` shape the results'
+        samples; they are kept with each rollout, so that ``agl explain`` tells what the algorithm saw.
         """
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,13 @@ from agentlightning.errors import ConfigError
 @click.option("--resume", metavar="RUN", help="Go on with a stopped run.")
 @json_option
 def train(config: Path, changes: tuple[str, ...], resume: str | None, *, as_json: bool) -> None:
-    """Train as the YAML file CONFIG says."""
+    """Train as the YAML file CONFIG says.
+
+    Agents and reward functions named in it are looked for beside it, then in the current folder.
+    """
     from agentlightning.trainer import Trainer
 
+    sys.path[:0] = [str(config.resolve().parent), str(Path.cwd())]
     keys = dict(_change(text) for text in changes)
     if resume is not None:
         keys["resume"] = resume

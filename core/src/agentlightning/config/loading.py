@@ -71,7 +71,8 @@ def describe(config: Config) -> JSON:
 
 def _describe(value: Any) -> JSON:
     if isinstance(value, msgspec.Struct):
-        return {key: _describe(getattr(value, key)) for key in value.__struct_fields__}
+        parts = {key: _describe(getattr(value, key)) for key in value.__struct_fields__}
+        return {key: part for key, part in parts.items() if part is not None}
     if isinstance(value, Mapping):
         return {str(key): _describe(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -191,7 +192,7 @@ def _defaults_taken(settings: Any, given: Mapping[str, Any]) -> dict[str, JSON]:
     return {
         key: _describe(getattr(settings, key))
         for key in settings.__struct_fields__
-        if key not in given and getattr(settings, key) not in (None, {}, (), "")
+        if key not in given and _describe(getattr(settings, key)) not in (None, {}, [], "")
     }
 
 

@@ -100,7 +100,8 @@ def reward_span(
 
     Args:
         where: the attempt that is rewarded.
-        value: a finite number or a bool, of Python, numpy or torch.
+        value: a finite number or a bool, of Python, numpy or torch. None, from a reward function only,
+            says that it was asked and gave none: the outcome is unscored, whatever the agent said.
         name: the reward dimension.
         source: who gave it: the reward function, the agent's return value, or an emitter.
         agent: the agent it belongs to, for rewards of one of several.
@@ -111,7 +112,8 @@ def reward_span(
         RewardError: the value is not a finite number; the message names the rollout.
     """
     key = where.key if isinstance(where, RolloutContext) else where
-    number = _finite(value, key, name)
+    unscored = value is None and source == "function"
+    number = None if unscored else _finite(value, key, name)
     now = time.time_ns()
     named: dict[str, JSON] = {
         semconv.REWARD_NAME: name,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentlightning.errors import ConfigError, ModelCallFailed
 from agentlightning.llm_api import scrub, scrub_text, url_for
@@ -22,6 +23,9 @@ from agentlightning.recording.open_call import OpenCall, open_call
 from agentlightning.recording.own_rollout import own_rollout
 from agentlightning.recording.tools import refuse_ellipsis, tool_schemas
 from agentlightning.records import JSON, CallInfo
+
+if TYPE_CHECKING:
+    import httpx
 
 _TIMEOUT_S = 600.0
 
@@ -120,7 +124,7 @@ def _send(call: OpenCall) -> dict[str, Any]:
     key = outgoing.api_key or (None if outgoing.drop_auth else default_api_key())
     headers = {**call.headers, **({"Authorization": f"Bearer {key}"} if key else {})}
     try:
-        answer = httpx.post(outgoing.url, json=dict(outgoing.body), headers=headers, timeout=_TIMEOUT_S)
+        answer = _client().post(outgoing.url, json=dict(outgoing.body), headers=headers)
     except httpx.HTTPError as error:
         raise ModelCallFailed(
             f"{outgoing.url} did not answer ({type(error).__name__}: {error}); is the server up, and "
@@ -133,6 +137,15 @@ def _send(call: OpenCall) -> dict[str, Any]:
     if body is None:
         raise ModelCallFailed(f"{outgoing.url}: {problem}")
     return body
+
+
+@functools.cache
+def _client() -> httpx.Client:
+    """One client a process: making one costs some 20 ms, for the certificates it reads."""
+    import httpx
+
+    unlimited = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    return httpx.Client(timeout=_TIMEOUT_S, limits=unlimited)
 
 
 def _read(body: Mapping[str, Any]) -> Reply:

@@ -30,11 +30,11 @@ from agentlightning.records import (
     RolloutRequest,
     Run,
 )
-from agentlightning.samples import CreditRules, Limits, remember_rules
+from agentlightning.samples import CreditRules, Level, Limits, remember_rules
 from agentlightning.store import Store
 from agentlightning.trainer.engines import make_engine
 from agentlightning.trainer.progress import RunProgress
-from agentlightning.trainer.results import Batch, ResultBuilder
+from agentlightning.trainer.results import Batch, ResultBuilder, Shape
 from agentlightning.trainer.runners import Runners
 from agentlightning.trainer.serving import Serving
 
@@ -131,6 +131,7 @@ class RunContext(AlgorithmContext):
         config: RolloutConfig | None = None,
         rules: CreditRules | None = None,
         limits: Limits | None = None,
+        level: Level = "transition",
         key: str | None = None,
     ) -> RolloutBatch:
         """Queue ``n`` rollouts of each task and see to it that workers run."""
@@ -151,7 +152,7 @@ class RunContext(AlgorithmContext):
                 group_id=f"{group}-{index}",
                 resources_version=resources.version if resources else None,
                 config=limits_of_each,
-                metadata=remember_rules(rules, limits),
+                metadata=remember_rules(rules, limits, level),
             )
             for index, task in enumerate(tasks)
             for _ in range(n)
@@ -162,8 +163,7 @@ class RunContext(AlgorithmContext):
             self.store,
             self._parts.builder,
             queued,
-            rules,
-            limits,
+            Shape(rules, limits, level),
             check=self._check,
             finished=self._account,
             stall_s=max(STALL_S, 2 * (limits_of_each.timeout_s or 0)),

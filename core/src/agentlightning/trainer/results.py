@@ -6,6 +6,7 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agentlightning.algorithm import RolloutBatch, RolloutResult
@@ -13,7 +14,7 @@ from agentlightning.errors import Deadline
 from agentlightning.recording.attempt import reward_span
 from agentlightning.recording.sink import Sink
 from agentlightning.records import Rollout, Span
-from agentlightning.samples import CreditRules, Limits, outcome, rewards, transitions
+from agentlightning.samples import CreditRules, Level, Limits, outcome, outcomes, transitions
 from agentlightning.store import Store
 from agentlightning.store.waiting import wait
 
@@ -27,7 +28,8 @@ class Scorer:
     """Calls the user's reward function on finished rollouts, in the trainer's process.
 
     ``f(task, output)`` or ``f(task, output, rollout)``. None means unscored. A function that raises
-    leaves the rollout unscored too, logged with its id and counted, never taken for 0.0.
+    leaves the rollout unscored too, logged with its id and counted, never taken for 0.0. Either way
+    that is recorded, so that a number the agent gave itself does not step in.
     """
 
     def __init__(self, function: Callable[..., Any] | None) -> None:
@@ -45,9 +47,7 @@ class Scorer:
         except Exception:  # the user's code may raise anything; one bad score must not end the run
             self.crashed += 1
             logger.exception("reward_function raised on rollout %s: left unscored", rollout.rollout_id)
-            return None
-        if value is None:
-            return None
+            value = None
         return reward_span(rollout.key, value, name="reward", source="function")
 
 
@@ -62,6 +62,15 @@ def _positional_arguments(function: Callable[..., Any]) -> int:
     return sum(parameter.kind in positional for parameter in parameters)
 
 
+@dataclass(frozen=True)
+class Shape:
+    """How samples are made of spans; see :meth:`AlgorithmContext.rollouts`."""
+
+    rules: CreditRules
+    limits: Limits
+    level: Level
+
+
 class ResultBuilder:
     """Turns rollouts that are over into results: flush, score, read back, make samples."""
 
@@ -70,9 +79,7 @@ class ResultBuilder:
         self._sink = sink
         self._scorer = scorer
 
-    def build(
-        self, rollouts: Sequence[Rollout], rules: CreditRules, limits: Limits
-    ) -> list[RolloutResult]:
+    def build(self, rollouts: Sequence[Rollout], shape: Shape) -> list[RolloutResult]:
         """Results in the order of ``rollouts``.
 
         The runner sent an attempt's spans with its end; the endpoint's are flushed here.
@@ -84,30 +91,22 @@ class ResultBuilder:
         spans: dict[str, list[Span]] = {rollout.rollout_id: [] for rollout in rollouts}
         for span in self._store.spans(list(spans)):
             spans[span.rollout_id].append(span)
-        results = [
-            self._result(rollout, spans[rollout.rollout_id], rules, limits) for rollout in rollouts
-        ]
+        results = [_result(rollout, spans[rollout.rollout_id], shape) for rollout in rollouts]
         self._store.set_rewards({result.rollout.rollout_id: result.reward for result in results})
         return results
 
-    @staticmethod
-    def _result(
-        rollout: Rollout, spans: list[Span], rules: CreditRules, limits: Limits
-    ) -> RolloutResult:
-        named = {
-            reward.name: reward.value
-            for reward in rewards(spans, rules.version)
-            if reward.span_id is None and reward.agent is None
-        }
-        return RolloutResult(
-            rollout=rollout,
-            spans=spans,
-            reward=outcome(rollout, spans, rules),
-            rewards=named,
-            transitions=transitions(rollout, spans, rules),
-            rules=rules,
-            limits=limits,
-        )
+
+def _result(rollout: Rollout, spans: list[Span], shape: Shape) -> RolloutResult:
+    return RolloutResult(
+        rollout=rollout,
+        spans=spans,
+        reward=outcome(rollout, spans, shape.rules),
+        rewards=outcomes(rollout, spans, shape.rules),
+        transitions=transitions(rollout, spans, shape.rules),
+        rules=shape.rules,
+        limits=shape.limits,
+        level=shape.level,
+    )
 
 
 class Batch(RolloutBatch):
@@ -122,8 +121,7 @@ class Batch(RolloutBatch):
         store: Store,
         builder: ResultBuilder,
         rollouts: Sequence[Rollout],
-        rules: CreditRules,
-        limits: Limits,
+        shape: Shape,
         *,
         check: Callable[[], None],
         finished: Callable[[RolloutResult], None],
@@ -132,8 +130,7 @@ class Batch(RolloutBatch):
         self._store = store
         self._builder = builder
         self._order = [rollout.rollout_id for rollout in rollouts]
-        self._rules = rules
-        self._limits = limits
+        self._shape = shape
         self._check = check
         self._finished = finished
         self._stall_s = stall_s
@@ -164,7 +161,7 @@ class Batch(RolloutBatch):
         return [rollout_id for rollout_id in self._order if rollout_id not in self._results]
 
     def _collect(self, rollouts: list[Rollout]) -> list[RolloutResult]:
-        results = self._builder.build(rollouts, self._rules, self._limits)
+        results = self._builder.build(rollouts, self._shape)
         for result in results:
             self._results[result.rollout.rollout_id] = result
             self._finished(result)

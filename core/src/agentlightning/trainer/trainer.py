@@ -10,7 +10,8 @@ from typing import Any
 from rich.console import Console
 
 from agentlightning.config import Config, load_config, load_dataset
-from agentlightning.errors import ConfigError, Interrupted
+from agentlightning.errors import AgentError, ConfigError, Interrupted
+from agentlightning.executor import in_worker_process
 from agentlightning.plugins import plugins
 from agentlightning.records import JSON, LLM, Run, RunStatus
 from agentlightning.store import Store
@@ -39,6 +40,11 @@ class Trainer:
     """
 
     def __init__(self, config: Mapping[str, Any] | str | Path | None = None, **keys: Any) -> None:
+        if in_worker_process():
+            raise AgentError(
+                "a Trainer was made while a worker process imported the script that the agent lies in; "
+                "put what starts the training under: if __name__ == '__main__':"
+            )
         self.config: Config = load_config(config, **keys)
         self._console = Console(stderr=True, highlight=False)
 
@@ -74,7 +80,7 @@ class Trainer:
     def _run(self, train: Any, val: Any) -> TrainResult:
         config = self.config
         tasks = load_dataset(config.train_dataset if train is None else train, "train_dataset")
-        if not tasks:
+        if not tasks and getattr(config.options, "needs_tasks", True):
             raise ConfigError("train_dataset: none given; pass it to the call or set the key")
         validation = load_dataset(config.eval_dataset if val is None else val, "eval_dataset")
         self._announce()
