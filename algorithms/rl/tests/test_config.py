@@ -3,6 +3,8 @@ import sys
 
 import msgspec
 import pytest
+from agentlightning.config import load_config
+from agentlightning.errors import ConfigError
 from agentlightning_rl.config import RLConfig
 
 
@@ -33,6 +35,7 @@ def test_a_policy_that_comes_later_says_so_in_one_line(policy):
         ({"beta": -0.1}, "beta"),
         ({"clip": 1.5}, "between 0 and 1"),
         ({"max_staleness": 2}, "max_staleness: 2 comes later"),
+        ({"lora": {"lora_dropout": 0.1}}, "lora_dropout has no effect"),
         ({"tla_window": 4}, "set use_tla: true"),
         ({"use_tla": True, "tla_window": 0}, "tla_window"),
         ({"learning_rat": 1.0}, "learning_rat"),
@@ -41,6 +44,17 @@ def test_a_policy_that_comes_later_says_so_in_one_line(policy):
 def test_what_cannot_work_is_refused_with_what_can(keys, message):
     with pytest.raises(msgspec.ValidationError, match=message):
         read(**keys)
+
+
+def test_a_hosted_model_is_refused_before_anything_is_spent():
+    with pytest.raises(ConfigError, match=r"'gpt-4'.*hosted.*prompt_optimization"):
+        load_config({"algorithm": "rl", "model": "gpt-4", "batch_size": 32, "learning_rate": 0.001})
+
+
+def test_a_policy_named_as_the_algorithm_is_that_policy(tiny_model):
+    assert load_config({"algorithm": "grpo", "model": str(tiny_model)}).options.policy == "grpo"
+    with pytest.raises(ConfigError, match="'ppo' comes later"):
+        load_config({"algorithm": "ppo", "model": str(tiny_model)})
 
 
 def test_use_tla_is_level_trajectory_with_its_window():

@@ -6,11 +6,12 @@ import pytest
 import torch
 from agentlightning.samples import Fidelity
 from agentlightning_rl.advantages import advantages
+from agentlightning_rl.arguments import trainer_arguments
 from agentlightning_rl.batch import make_blocks
 from agentlightning_rl.collect import Collected
 from agentlightning_rl.config import RLConfig
 from agentlightning_rl.model import load_model
-from agentlightning_rl.trainer import RowTrainer, trainer_arguments
+from agentlightning_rl.trainer import RowTrainer
 from datasets import Dataset
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from agentlightning.errors import Interrupted, NoSamples
+from agentlightning.errors import AlgorithmError, ConfigError, Interrupted, NoSamples
 from agentlightning_rl.algorithm import ReinforcementLearning
 from agentlightning_rl.config import RLConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -143,3 +143,39 @@ def test_a_lora_is_trained_and_saved_merged(context, tiny_model):
     merged = ctx.served.module.merge_and_unload().state_dict()
     assert_same(saved, {name: merged[name] for name in saved})
     assert (ctx.run_dir / "model-lora" / "adapter_config.json").is_file()
+
+
+def test_checkpointed_activations_change_no_number(context, tmp_path):
+    plain, checkpointed = context(), context()
+    checkpointed.run_dir = tmp_path / "checkpointed"
+    ReinforcementLearning(config(steps=2)).run(plain)
+    ReinforcementLearning(config(steps=2, gradient_checkpointing=True)).run(checkpointed)
+    assert_same(plain.served.module.state_dict(), checkpointed.served.module.state_dict())
+
+
+def test_half_precision_computes_in_it_and_keeps_the_weights_whole(context):
+    ctx = context()
+    ReinforcementLearning(config(steps=2, precision="bfloat16")).run(ctx)
+    assert all(tensor.dtype == torch.float32 for tensor in ctx.served.module.state_dict().values())
+    assert 0 < ctx.metrics[1]["logprob_gap"] < 0.05
+
+
+def test_a_run_whose_checkpoint_is_gone_says_what_to_give(context, tmp_path):
+    ctx = context()
+    ctx.stop_after = 2
+    ReinforcementLearning(config()).run(ctx)
+    ctx.run_dir = tmp_path / "elsewhere"
+    with pytest.raises(AlgorithmError, match="cannot go on from step 2; expected the run_dir"):
+        ReinforcementLearning(config()).run(ctx)
+
+
+def test_a_model_that_cannot_be_opened_is_named(context, tmp_path):
+    ctx = context()
+    ctx.config.model = str(tmp_path)
+    with pytest.raises(ConfigError, match="cannot be opened for training"):
+        ReinforcementLearning(config()).run(ctx)
+
+
+def test_keys_that_peft_does_not_know_are_refused(context):
+    with pytest.raises(ConfigError, match=r"lora: .*rnk"):
+        ReinforcementLearning(config(lora={"rnk": 4})).run(context())

@@ -116,6 +116,11 @@ class RLConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
                 f"max_staleness: {self.max_staleness} comes later; this version trains on rollouts of "
                 "the current weights only, so leave it at 0"
             )
+        if self.lora and self.lora.get("lora_dropout"):
+            raise ValueError(
+                "lora: lora_dropout has no effect here; agents are answered without dropout and the "
+                "update has to compare with that, so leave it out"
+            )
         self._check_groups()
 
     def _check_policy(self) -> None:

@@ -14,12 +14,13 @@ from agentlightning.samples import CreditRules, exact_agents
 from transformers.utils import logging as transformers_logging
 from trl import GRPOTrainer  # type: ignore[attr-defined]  # TRL exports it lazily
 
+from agentlightning_rl.arguments import trainer_arguments
 from agentlightning_rl.collect import Collected, collect
 from agentlightning_rl.config import RLConfig
 from agentlightning_rl.events import CHECKPOINTS, StepEvents
 from agentlightning_rl.model import load_model
 from agentlightning_rl.tasks import TaskSampler
-from agentlightning_rl.trainer import RowTrainer, trainer_arguments
+from agentlightning_rl.trainer import RowTrainer
 from agentlightning_rl.trl_check import check_trl
 from agentlightning_rl.weights import Lending, Publisher
 

@@ -62,7 +62,7 @@ class Publisher:
         self._ctx = ctx
         self._model = model
         self._name = name
-        self._shares_memory = True
+        self._shares_memory: bool | None = None  # unknown until the engine was asked
 
     def publish(self, step: int) -> int:
         """Serve the weights as they are after ``step`` updates.
@@ -70,12 +70,18 @@ class Publisher:
         Returns:
             Their version, which calls from now on are stamped with.
         """
+        live = Live(self._model.module, self._model.tokenizer)
         if self._shares_memory:
+            return self._send(live, step)
+        if self._shares_memory is None:
             try:
-                return self._send(Live(self._model.module, self._model.tokenizer), step)
+                version = self._send(live, step)
             except EngineError as refusal:
                 logger.info("the engine takes weights as a directory, not live (%s)", refusal)
                 self._shares_memory = False
+            else:
+                self._shares_memory = True
+                return version
         return self._send_directory(step)
 
     def _send_directory(self, step: int) -> int:
