@@ -234,6 +234,7 @@ class DirectContext(AlgorithmContext):
         config=None,
         rules=None,
         limits=None,
+        level="transition",
         key=None,
     ) -> RolloutBatch:
         if key == self.interrupt_at:

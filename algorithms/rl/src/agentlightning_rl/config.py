@@ -156,6 +156,11 @@ class RLConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         return "trajectory" if self.use_tla else self.level
 
     @property
+    def needs_rewards(self) -> bool:
+        """Rollouts without a reward teach nothing here."""
+        return True
+
+    @property
     def tasks_per_step(self) -> int:
         """Groups in a batch."""
         return self.batch_size // self.group_size

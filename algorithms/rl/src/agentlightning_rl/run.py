@@ -126,6 +126,7 @@ class Training:
                 n=config.group_size,
                 rules=self._rules,
                 limits=config.limits,
+                level=config.row_level,
                 key=f"step-{step}",
             ).wait()
         version = self._events.version

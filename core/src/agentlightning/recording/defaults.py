@@ -6,6 +6,7 @@ import atexit
 import os
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from agentlightning.store import Store
@@ -33,7 +34,7 @@ class _Current:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.defaults = Defaults()
-        self.stores: dict[str, Store] = {}
+        self.stores: dict[tuple[str, Path], Store] = {}
 
 
 _current: Final = _Current()
@@ -72,10 +73,14 @@ def default_api_key() -> str | None:
 
 
 def default_store(url: str | None = None) -> Store:
-    """The store at ``url``, else ``init``'s, else the default one; opened once a process."""
+    """The store at ``url``, else ``init``'s, else the default one; opened once.
+
+    A relative path is one of the current folder, which a program may change.
+    """
     url = url or _current.defaults.store or DEFAULT_URL
+    place = (url, Path.cwd())
     with _current.lock:
-        if url not in _current.stores:
-            _current.stores[url] = opened = open_store(url)
+        if place not in _current.stores:
+            _current.stores[place] = opened = open_store(url)
             atexit.register(opened.close)
-        return _current.stores[url]
+        return _current.stores[place]

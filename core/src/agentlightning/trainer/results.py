@@ -2,64 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
-import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from agentlightning.algorithm import RolloutBatch, RolloutResult
 from agentlightning.errors import Deadline
-from agentlightning.recording.attempt import reward_span
 from agentlightning.recording.sink import Sink
 from agentlightning.records import Rollout, Span
 from agentlightning.samples import CreditRules, Level, Limits, outcome, outcomes, transitions
 from agentlightning.store import Store
 from agentlightning.store.waiting import wait
-
-logger = logging.getLogger("agentlightning.trainer")
+from agentlightning.trainer.scoring import Scorer
 
 LOOK_S = 5.0
 """How long one wait for rollouts lasts before workers and deadline are looked at again, in seconds."""
-
-
-class Scorer:
-    """Calls the user's reward function on finished rollouts, in the trainer's process.
-
-    ``f(task, output)`` or ``f(task, output, rollout)``. None means unscored. A function that raises
-    leaves the rollout unscored too, logged with its id and counted, never taken for 0.0. Either way
-    that is recorded, so that a number the agent gave itself does not step in.
-    """
-
-    def __init__(self, function: Callable[..., Any] | None) -> None:
-        self._function = function
-        self._takes_rollout = function is not None and _positional_arguments(function) >= _WITH_ROLLOUT
-        self.crashed = 0
-
-    def score(self, rollout: Rollout) -> Span | None:
-        """The reward span of a rollout that succeeded, or None when there is nothing to record."""
-        if self._function is None or rollout.status != "succeeded":
-            return None
-        arguments = (rollout.input, rollout.output, rollout)
-        try:
-            value = self._function(*arguments[: _WITH_ROLLOUT if self._takes_rollout else 2])
-        except Exception:  # the user's code may raise anything; one bad score must not end the run
-            self.crashed += 1
-            logger.exception("reward_function raised on rollout %s: left unscored", rollout.rollout_id)
-            value = None
-        return reward_span(rollout.key, value, name="reward", source="function")
-
-
-_WITH_ROLLOUT = 3
-
-
-def _positional_arguments(function: Callable[..., Any]) -> int:
-    parameters = inspect.signature(function).parameters.values()
-    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
-        return _WITH_ROLLOUT
-    positional = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
-    return sum(parameter.kind in positional for parameter in parameters)
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,11 @@ STOP_S = 4.0
 class Runners:
     """Starts the workers a configuration asks for, and notices when they are gone."""
 
-    def __init__(self, config: Config, store: Store, run: Run) -> None:
+    def __init__(self, config: Config, store: Store, run: Run, *, has_reward_function: bool) -> None:
         self._config = config
         self._store = store
         self._run = run
+        self._has_reward_function = has_reward_function
         self._executor: Executor | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -73,7 +74,7 @@ class Runners:
             trained_agents=config.trained_agents,
             prompts=config.prompts,
             strict=config.strict,
-            has_reward_function=config.reward_function is not None,
+            has_reward_function=self._has_reward_function,
             serves_model=serves_model,
             environment=config.runners.environment,
         )

@@ -12,7 +12,6 @@ from typing import Any
 
 from rich.console import Console
 
-from agentlightning.agent import load_object
 from agentlightning.config import Config, describe, wrap_resources
 from agentlightning.errors import ConfigError
 from agentlightning.recording.sink import Sink
@@ -20,8 +19,9 @@ from agentlightning.records import JSON, Run
 from agentlightning.store import Store
 from agentlightning.trainer.context import Parts, RunContext
 from agentlightning.trainer.progress import RunProgress
-from agentlightning.trainer.results import ResultBuilder, Scorer
+from agentlightning.trainer.results import ResultBuilder
 from agentlightning.trainer.runners import Runners
+from agentlightning.trainer.scoring import Scorer
 from agentlightning.trainer.serving import Serving
 
 
@@ -50,37 +50,29 @@ def session(
     train: Sequence[JSON],
     val: Sequence[JSON],
     run_dir: Path,
+    score: Callable[..., Any] | None,
     console: Console,
 ) -> Iterator[RunContext]:
-    """A context for the algorithm; at the end runners stop first, then endpoint and engines."""
-    scorer = Scorer(reward_function(config))
+    """A context for the algorithm; at the end runners stop first, then endpoint and engines.
+
+    ``score`` is the reward function; None leaves rewards to the agent.
+    """
     with ExitStack() as closing:
         sink = Sink(store)
         closing.callback(sink.close)
         serving = Serving(store, sink, run.run_id)
         closing.callback(serving.stop)
-        runners = Runners(config, store, run)
+        runners = Runners(config, store, run, has_reward_function=score is not None)
         closing.callback(runners.stop)
         parts = Parts(
             store=store,
             serving=serving,
             runners=runners,
-            builder=ResultBuilder(store, sink, scorer),
+            builder=ResultBuilder(store, sink, Scorer(score)),
             progress=closing.enter_context(RunProgress(console)),
             interrupt=closing.enter_context(interruptible(console)),
         )
         yield RunContext(config, run, parts, train=train, val=val, run_dir=run_dir)
-
-
-def reward_function(config: Config) -> Callable[..., Any] | None:
-    """The configuration's reward function, imported when given as ``"module:name"``."""
-    given = config.reward_function
-    function = load_object(given) if isinstance(given, str) else given
-    if function is not None and not callable(function):
-        raise ConfigError(
-            f"reward_function: got a {type(function).__name__}; expected a callable or 'module:name'"
-        )
-    return function
 
 
 @contextmanager

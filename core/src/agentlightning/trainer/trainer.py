@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from agentlightning.store import Store
 from agentlightning.store.opening import open_store
 from agentlightning.trainer.memory import MemoryWatch
 from agentlightning.trainer.report import draw_reward_curve
+from agentlightning.trainer.scoring import reward_function
 from agentlightning.trainer.session import open_run, session
 from agentlightning.trainer.summary import (
     CURVE_FILE,
@@ -83,35 +84,46 @@ class Trainer:
         if not tasks and getattr(config.options, "needs_tasks", True):
             raise ConfigError("train_dataset: none given; pass it to the call or set the key")
         validation = load_dataset(config.eval_dataset if val is None else val, "eval_dataset")
-        self._announce()
+        score, how_scored = reward_function(config, tasks)
+        self._announce(how_scored)
         with open_store(config.store) as store:
             run = open_run(store, config)
-            run_dir = Path(config.run_dir or Path("runs") / run.name)
+            run_dir = Path(config.run_dir or f"runs/{run.name}-{run.run_id[-6:]}")
             run_dir.mkdir(parents=True, exist_ok=True)
             with _documented(store, run, run_dir) as summary:
                 self._console.print(f"run {run.run_id} in {config.store}")
-                self._train(store, run, tasks, validation, run_dir)
+                with (
+                    session(
+                        config,
+                        store,
+                        run,
+                        train=tasks,
+                        val=validation,
+                        run_dir=run_dir,
+                        score=score,
+                        console=self._console,
+                    ) as context,
+                    self._resumable(run),
+                ):
+                    plugins().algorithms.get(config.algorithm)(config.options).run(context)
             return self._conclude(store, run, run_dir, summary)
 
-    def _train(
-        self, store: Store, run: Run, tasks: Sequence[JSON], validation: Sequence[JSON], run_dir: Path
-    ) -> None:
-        algorithm = plugins().algorithms.get(self.config.algorithm)(self.config.options)
-        with session(
-            self.config, store, run, train=tasks, val=validation, run_dir=run_dir, console=self._console
-        ) as context:
-            try:
-                algorithm.run(context)
-            except Interrupted as error:
-                self._console.print(f"{error}; go on later with the key resume: {run.run_id}")
-                raise KeyboardInterrupt from error
+    @contextmanager
+    def _resumable(self, run: Run) -> Iterator[None]:
+        """Turn the end of an interrupted run into what Python raises for Ctrl+C."""
+        try:
+            yield
+        except Interrupted as error:
+            self._console.print(f"{error}; go on later with the key resume: {run.run_id}")
+            raise KeyboardInterrupt from error
 
-    def _announce(self) -> None:
+    def _announce(self, how_scored: str) -> None:
         defaults = ", ".join(f"{key}={value}" for key, value in sorted(self.config.defaults.items()))
         self._console.print(
             f"{self.config.algorithm} on {self.config.model}; defaults taken: {defaults or 'none'}",
             soft_wrap=True,
         )
+        self._console.print(how_scored)
         for warning in self.config.warnings:
             self._console.print(f"[yellow]warning[/yellow]: {warning}")
 
