@@ -14,7 +14,7 @@ from agentlightning_transformers.sampling import Prompt, Sampled
 
 _logger = logging.getLogger("agentlightning.engines.transformers")
 
-_FORGET: Final = 0.8  # of the callers that were seen at once, so many are still expected after a batch
+_MEMORY: Final = 4  # batches after which a crowd that has left is no longer waited for
 
 Generate = Callable[[Sequence[Prompt]], Sequence[Sampled | Exception]]
 _Waiting = tuple[Prompt, "Future[Sampled]", float]
@@ -40,7 +40,8 @@ class Batcher:
         self._waiting: deque[_Waiting] = deque()
         self._changed = threading.Condition()
         self._asking = 0
-        self._expected = 0.0
+        self._peak = 0
+        self._peaks: deque[int] = deque(maxlen=_MEMORY)  # most callers at once, batch by batch
         self._stopped = False
         self._thread = threading.Thread(target=self._work, name="transformers-engine", daemon=True)
         self._thread.start()
@@ -52,7 +53,7 @@ class Batcher:
             if self._stopped:
                 raise RuntimeError("the engine has been stopped; it answers no more requests")
             self._asking += 1
-            self._expected = max(self._expected, self._asking)
+            self._peak = max(self._peak, self._asking)
             self._waiting.append((prompt, future, time.monotonic()))
             self._changed.notify_all()
         return future
@@ -74,7 +75,8 @@ class Batcher:
             finally:
                 with self._changed:
                     self._asking -= len(batch)
-                    self._expected = max(self._asking, self._expected * _FORGET)
+                    self._peaks.append(self._peak)
+                    self._peak = self._asking
         for _, future, _ in self._waiting:
             if future.set_running_or_notify_cancel():
                 future.set_exception(
@@ -89,7 +91,8 @@ class Batcher:
                     self._changed.wait()
                     continue
                 left = self._waiting[0][2] + self._wait_s - time.monotonic()
-                if left <= 0 or len(self._waiting) >= min(self._expected, self._max_batch):
+                expected = max(self._peak, *self._peaks) if self._peaks else self._peak
+                if left <= 0 or len(self._waiting) >= min(expected, self._max_batch):
                     size = min(len(self._waiting), self._max_batch)
                     return [self._waiting.popleft() for _ in range(size)]
                 self._changed.wait(left)
