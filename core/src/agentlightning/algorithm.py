@@ -18,6 +18,7 @@ import msgspec
 from agentlightning.engine import Engine, Weights
 from agentlightning.errors import AlgorithmError
 from agentlightning.plugins import when_loaded
+from agentlightning.plugins.registry import checked_name
 from agentlightning.records import (
     JSON,
     LLM,
@@ -297,7 +298,12 @@ def algorithm(
     Args:
         name: what a configuration calls it.
         summary: one line for listings; the first line of the docstring otherwise.
+
+    Raises:
+        PluginError: the name cannot be typed in a configuration.
+        AlgorithmError: an option has no name of its own.
     """
+    checked_name("algorithm", name)
 
     def decorate(function: AlgorithmFunction) -> type[FunctionAlgorithm]:
         config = _config_of(function)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import agentlightning as agl
 import msgspec
 import pytest
-from agentlightning.errors import AlgorithmError
+from agentlightning.errors import AlgorithmError, PluginError
 from agentlightning.plugins import plugins
 
 if TYPE_CHECKING:
@@ -50,6 +50,11 @@ def test_an_algorithm_that_returns_nothing_is_told_what_is_expected():
 def test_options_without_names_are_refused_since_they_cannot_be_checked(function):
     with pytest.raises(AlgorithmError, match="expected named options"):
         agl.algorithm("loose")(function)
+
+
+def test_a_name_that_cannot_be_typed_is_refused_where_it_is_given():
+    with pytest.raises(PluginError, match='"best of" is no valid algorithm name'):
+        agl.algorithm("best of")
 
 
 ORDERS = [

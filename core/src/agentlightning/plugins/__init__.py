@@ -9,9 +9,10 @@ from agentlightning.plugins.kinds import (
     ExecutorRegistry,
     StoreBackendRegistry,
 )
-from agentlightning.plugins.loader import Plugins, load_plugins, plugins, when_loaded
+from agentlightning.plugins.loader import Plugins, load_plugins
 from agentlightning.plugins.registry import Entry, Registry
 from agentlightning.plugins.requirements import Need
+from agentlightning.plugins.shared import plugins, when_loaded
 from agentlightning.plugins.status import PluginFailure, PluginInfo, State
 
 __all__ = [

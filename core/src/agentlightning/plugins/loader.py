@@ -9,7 +9,6 @@ that one loads. No other module touches the hooks: everyone else calls :class:`P
 from __future__ import annotations
 
 import logging
-import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -260,7 +259,8 @@ class Plugins:
             source = self._sources[implementation.plugin]
             try:
                 self._manager.subset_hook_caller(hook, remove_plugins=others)(**told)
-            except Exception as error:  # a stranger's code, and training must go on
+            # A stranger's code, and training must go on.
+            except (Exception, SystemExit) as error:
                 if self._switches.strict:
                     raise PluginError(f"{hook} of {source} failed: {_one_line(error)}") from error
                 self.observer_errors[source.distribution, hook] += 1
@@ -297,55 +297,3 @@ def load_plugins(*by_hand: object) -> Plugins:
     for plugin in by_hand:
         loaded.register(plugin)
     return loaded
-
-
-class _Default:
-    """The set that :func:`plugins` shares, loaded at its first use."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.loaded: Plugins | None = None
-        self.loading = False
-        self.waiting: list[Callable[[Plugins], None]] = []
-
-    def get(self) -> Plugins:
-        with self.lock:
-            if self.loaded is None:
-                self.loaded = self._load()
-            return self.loaded
-
-    def _load(self) -> Plugins:
-        if self.loading:
-            raise PluginError("a plug-in asked for the plug-ins while they are being loaded")
-        self.loading = True
-        try:
-            loaded = load_plugins()
-        finally:
-            self.loading = False
-        for action in self.waiting:
-            action(loaded)
-        self.waiting.clear()
-        return loaded
-
-    def when_loaded(self, action: Callable[[Plugins], None]) -> None:
-        with self.lock:
-            if self.loaded is None:
-                self.waiting.append(action)
-            else:
-                action(self.loaded)
-
-
-_default = _Default()
-
-
-def plugins() -> Plugins:
-    """The plug-ins of this process, loaded once, at the first call."""
-    return _default.get()
-
-
-def when_loaded(action: Callable[[Plugins], None]) -> None:
-    """Call ``action(plugins())`` once they are loaded, without loading them now.
-
-    For decorators: importing a module that uses one reads no entry point.
-    """
-    _default.when_loaded(action)

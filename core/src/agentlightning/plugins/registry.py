@@ -187,7 +187,7 @@ class Registry(Generic[T]):
         sets: Mapping[str, Any] | None = None,
     ) -> None:
         entry = Entry(
-            name=_checked_name(self.kind, name),
+            name=checked_name(self.kind, name),
             target=_checked_target(self.kind, name, target),
             summary=summary,
             source=self._source,
@@ -241,7 +241,8 @@ def _known(known: Sequence[str], wanted: str) -> str:
     return f"known: {', '.join(known)}{guess}"
 
 
-def _checked_name(kind: str, name: str) -> str:
+def checked_name(kind: str, name: str) -> str:
+    """The canonical form of a name to be added; a ``PluginError`` if it could not be typed."""
     if not _NAME.fullmatch(canonical(name)):
         raise PluginError(
             f'"{name}" is no valid {kind} name: expected a letter, then letters, digits, "-" or "_"'
