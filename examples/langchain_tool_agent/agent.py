@@ -35,11 +35,16 @@ def order(item: str, quantity: int, runtime: ToolRuntime[Visit]) -> str:
 
 
 desk = create_agent(
-    # The key only matters when this agent talks to OpenAI; without one it can still be imported.
-    ChatOpenAI(model="gpt-4.1-mini", temperature=0, api_key=os.environ.get("OPENAI_API_KEY", "none")),
+    ChatOpenAI(
+        model="gpt-4.1-mini",
+        temperature=float(os.environ.get("DESK_TEMPERATURE", "0")),
+        # The key only matters when this agent talks to OpenAI; without one it can still be imported.
+        api_key=os.environ.get("OPENAI_API_KEY", "none"),
+    ),
     tools=[stock, order],
     system_prompt=SYSTEM_PROMPT,
     context_schema=Visit,
+    name="order_desk",
 )
 
 

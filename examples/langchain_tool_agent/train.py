@@ -1,20 +1,15 @@
-"""Train an ordinary LangChain agent on a CPU: warm start by SFT, then GRPO on its own rollouts.
-
-    python examples/langchain_tool_agent/train.py [--model DIRECTORY_OR_HUB_ID]
-"""
+"""Train an ordinary LangChain agent on a CPU: warm start by SFT, then GRPO on its own rollouts."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from pathlib import Path
 
 import agentlightning as agl
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))  # so that "agent:agent" and "shop:reward" are found from anywhere
 
 
 def main() -> None:
