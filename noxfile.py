@@ -42,14 +42,19 @@ ready: set[str] = set()
 """What this run has set up already and later sessions share."""
 
 
-def frameworks(package: str) -> list[str]:
-    """The requirements in the ``framework`` extra of a package."""
+def extras(package: str) -> dict[str, list[str]]:
+    """The extras of a package: ``framework``, and ``testing`` where its tests need more."""
     project = tomllib.loads((ROOT / package / "pyproject.toml").read_text())["project"]
-    return project.get("optional-dependencies", {}).get("framework", [])
+    return project.get("optional-dependencies", {})
 
 
 def needs_torch(package: str) -> bool:
-    return any(requirement.startswith("torch") for requirement in frameworks(package))
+    return any(requirement.startswith("torch") for requirement in extras(package)["framework"])
+
+
+def editable(package: str) -> tuple[str, str]:
+    """The arguments that install a package with its framework and what its tests need."""
+    return "-e", f"./{package}[{','.join(extras(package))}]"
 
 
 PACKAGES = sorted(
@@ -57,7 +62,7 @@ PACKAGES = sorted(
     key=lambda package: (needs_torch(package), package),
 )
 NAMES = [Path(package).name for package in PACKAGES]
-EVERYTHING = [argument for p in PACKAGES for argument in ("-e", f"./{p}[framework,testing]")]
+EVERYTHING = [argument for package in PACKAGES for argument in editable(package)]
 SOURCES = [f"{package}/src" for package in ("core", *PACKAGES)]
 
 # --- counting ---------------------------------------------------------------------------------
@@ -156,8 +161,9 @@ def training(session: nox.Session) -> Environment:
     if "training" not in ready:
         session.log("setting up the environment with torch: this takes a minute or two")
         environment.create()
-        environment.install(TORCH)
-        environment.install(*CORE, *EVERYTHING, *CORE_TESTS, *TYPING)
+        # With the build backend there already, the packages are not built in an environment each.
+        environment.install(TORCH, "hatchling", "editables")
+        environment.install("--no-build-isolation", *CORE, *EVERYTHING, *CORE_TESTS, *TYPING)
         ready.add("training")
     return environment
 
@@ -215,7 +221,7 @@ def plugin(session: nox.Session, package: str) -> None:
     if needs_torch(package):
         pytest(session, f"{package}/tests", python=training(session).python, external=True)
         return
-    session.install(*CORE, "-e", f"./{package}[framework,testing]")
+    session.install(*CORE, *editable(package))
     pytest(session, f"{package}/tests")
 
 
