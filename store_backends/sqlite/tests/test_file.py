@@ -1,11 +1,14 @@
 """The file itself: where it is, what may be wrong with it, and older and newer schemas."""
 
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 from agentlightning.errors import ConfigError, SchemaMismatch, StoreUnavailable
 from agentlightning.testing.store import request, span
-from agentlightning_sqlite import migrations
+from agentlightning_sqlite import migrations, schema_version
+from agentlightning_sqlite.schema_version import SCHEMA_VERSION
 from agentlightning_sqlite.store import SqliteStore
 from sqlite_utils import Database
 
@@ -75,6 +78,19 @@ def test_every_step_is_recorded_once(tmp_path):
     assert steps_of(tmp_path / "runs.db") == list(migrations.steps)
 
 
+def test_a_current_file_is_opened_without_the_steps(tmp_path):
+    """sqlite-utils imports pandas where it can, which a worker process has no use for."""
+    url = f"sqlite:///{tmp_path}/current.db"
+    SqliteStore(url).close()
+    assert len(migrations.steps) == SCHEMA_VERSION
+    opening = (
+        "import sys; from agentlightning_sqlite.store import SqliteStore; "
+        f"SqliteStore({url!r}).close(); print('sqlite_utils' in sys.modules)"
+    )
+    answer = subprocess.run([sys.executable, "-c", opening], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "False"
+
+
 def test_a_file_of_an_older_version_is_brought_up_to_date(tmp_path):
     """The file has the first three steps and data; opening it adds the fourth and loses nothing."""
     path = tmp_path / "old.db"
@@ -86,6 +102,7 @@ def test_a_file_of_an_older_version_is_brought_up_to_date(tmp_path):
     for name in ("answers", "workers", "counters"):
         old[name].drop()
     old["_sqlite_migrations"].delete_where("name = ?", ["004_bookkeeping"])
+    old.execute("pragma user_version = 3")
     old.close()
     with SqliteStore(f"sqlite:///{path}") as store:
         assert steps_of(path) == list(migrations.steps)
@@ -107,6 +124,7 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path, monkeypatch):
     monkeypatch.setattr(registered, "_migrations", [*registered._migrations])
     monkeypatch.setattr(migrations, "steps", {**migrations.steps, "900_half_done": half_done})
     registered(name="900_half_done")(half_done)
+    monkeypatch.setattr(schema_version, "SCHEMA_VERSION", len(migrations.steps))
     with pytest.raises(StoreUnavailable, match="disk I/O error"):
         SqliteStore(f"sqlite:///{path}")
     assert "later" not in Database(path).table_names()
@@ -116,9 +134,12 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path, monkeypatch):
 def test_a_file_of_a_later_version_is_refused_with_what_to_do(tmp_path):
     path = tmp_path / "new.db"
     SqliteStore(f"sqlite:///{path}").close()
-    Database(path)["_sqlite_migrations"].insert(
+    later = Database(path)
+    later["_sqlite_migrations"].insert(
         {"migration_set": "agentlightning", "name": "999_tomorrow", "applied_at": "2999-01-01"}
     )
+    later.execute(f"pragma user_version = {SCHEMA_VERSION + 1}")
+    later.close()
     with pytest.raises(SchemaMismatch, match=r"999_tomorrow.*pip install -U agentlightning-sqlite"):
         SqliteStore(f"sqlite:///{path}")
 

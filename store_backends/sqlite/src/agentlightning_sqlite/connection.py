@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agentlightning.errors import BadValue, ConfigError, StoreUnavailable
 
-from agentlightning_sqlite.migrations import bring_up_to_date
+from agentlightning_sqlite.schema_version import is_up_to_date
 
 BUSY_S = 30.0
 """How long a call waits for another process that is writing."""
@@ -56,7 +56,10 @@ def connect(path: Path) -> sqlite3.Connection:
             _use_wal(connection, path)
             connection.execute("pragma synchronous = normal")  # a power cut never damages a WAL file
             connection.execute(f"pragma wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-            bring_up_to_date(connection, path)
+            if not is_up_to_date(connection):
+                from agentlightning_sqlite.migrations import bring_up_to_date
+
+                bring_up_to_date(connection, path)
     except BaseException:
         connection.close()
         raise

@@ -15,6 +15,8 @@ from agentlightning.errors import SchemaMismatch, StoreUnavailable
 from agentlightning.store.tokens import new_secret
 from sqlite_utils import Database, Migrations
 
+from agentlightning_sqlite.schema_version import SCHEMA_VERSION
+
 Step: TypeAlias = Callable[[Database], None]
 
 steps: dict[str, Step] = {}
@@ -174,6 +176,7 @@ def bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:
     try:
         if not _lacks_nothing(db, path):
             _migrations.apply(db)
+            connection.execute(f"pragma user_version = {SCHEMA_VERSION}")
         connection.execute("commit")
     except BaseException:
         connection.execute("rollback")
