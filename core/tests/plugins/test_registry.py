@@ -99,6 +99,15 @@ def test_an_unknown_name_that_is_an_extra_of_the_core_gives_the_command_that_ins
         AdapterRegistry().get("langchain")
 
 
+def test_a_misspelt_name_of_something_that_is_not_installed_gives_that_command_too():
+    with pytest.raises(
+        UnknownName,
+        match=r'none is installed; did you mean "langchain"\? '
+        r'To install it: pip install "agentlightning\[langchain\]"',
+    ):
+        AdapterRegistry().get("langchian")
+
+
 def test_a_name_that_failed_to_load_says_why_and_is_not_unknown():
     registry = EngineRegistry(lambda name: f'plug-in "{name}" failed: boom')
     with pytest.raises(

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar
 
 from agentlightning.errors import PluginError, UnknownName
-from agentlightning.plugins.requirements import install_command
+from agentlightning.plugins.requirements import core_extras, install_command
 
 T = TypeVar("T")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -228,17 +228,27 @@ class Registry(Generic[T]):
         if reason := self._explain(plain):
             return PluginError(f"{message}: {reason}")
         install = install_command(plain)
-        hint = f"; to install it: {install}" if install else ""
-        return UnknownName(f"{message}; {_known(known, plain)}{hint}")
+        hint = f"; to install it: {install}" if install else _not_installed(known, plain)
+        return UnknownName(f"{message}; {known_names(known, plain)}{hint}")
 
 
-def _known(known: Sequence[str], wanted: str) -> str:
+def known_names(known: Sequence[str], wanted: str) -> str:
     """The names there are, and the nearest to what was asked for."""
     if not known:
         return "none is installed"
     nearest = difflib.get_close_matches(wanted, known, n=1)
     guess = f'; did you mean "{nearest[0]}"?' if nearest else ""
     return f"known: {', '.join(known)}{guess}"
+
+
+def _not_installed(known: Sequence[str], wanted: str) -> str:
+    """How to install what was meant, where nothing that is installed comes near it."""
+    if difflib.get_close_matches(wanted, known, n=1):
+        return ""
+    nearest = difflib.get_close_matches(wanted, [canonical(extra) for extra in core_extras()], n=1)
+    if not nearest:
+        return ""
+    return f'; did you mean "{nearest[0]}"? To install it: {install_command(nearest[0])}'
 
 
 def checked_name(kind: str, name: str) -> str:
