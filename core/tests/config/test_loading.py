@@ -86,3 +86,110 @@ def test_a_record_of_the_configuration_is_json():
 
     config = Config(algorithm="x", reward_function=load_dataset, train_dataset=[1, 2])
     assert json.dumps(describe(config))
+
+
+# --- mistakes that are told from the configuration alone --------------------------------------
+
+
+@pytest.fixture
+def refused(local_model):
+    """The one line that a configuration with these keys is answered with."""
+
+    def refuse(**keys):
+        with pytest.raises(ConfigError) as refusal:
+            load_config({"algorithm": "nothing", "model": local_model, **keys})
+        message = str(refusal.value)
+        assert "\n" not in message
+        return message
+
+    return refuse
+
+
+@pytest.fixture(autouse=True)
+def nothing():
+    """An algorithm that does nothing, as a program adds one."""
+    import agentlightning as agl
+
+    @agl.algorithm("nothing")
+    def do_nothing(ctx, rounds: int = 1):
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("keys", "given", "nearest"),
+    [
+        ({"algorithm": "nothng"}, '"nothng"', 'did you mean "nothing"?'),
+        ({"rouns": 3}, "rouns: unknown key", "did you mean 'rounds'?"),
+        ({"runners": {"cuont": 3}}, "runners.cuont: unknown key", "did you mean 'count'?"),
+        ({"rollout": {"timeout": 3}}, "rollout.timeout: unknown key", "did you mean 'timeout_s'?"),
+        ({"budget": {"rollout": 3}}, "budget.rollout: unknown key", "did you mean 'rollouts'?"),
+        ({"store": "memry://"}, 'store: no store backend opens "memry://"', 'did you mean "memory"?'),
+        (
+            {"runners": {"executor": "thread"}},
+            'runners.executor: no executor is called "thread"',
+            'did you mean "threads"?',
+        ),
+        (
+            {"prompts": {"sytem": "solver"}, "resources": {"system": "Answer."}},
+            "prompts.sytem: no resource",
+            "did you mean 'system'?",
+        ),
+    ],
+)
+def test_a_name_that_is_unknown_is_answered_with_the_known_and_the_nearest(
+    refused, keys, given, nearest
+):
+    message = refused(**keys)
+    assert given in message
+    assert nearest in message
+    assert "nown: " in message or "there are: " in message
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"adapters": {"langchian": {}}}, 'adapters: no adapter is called "langchian"'),
+        ({"engine": "transformer"}, 'engine: no engine is called "transformer"'),
+        ({"engine": "http://localhost:8000/v1"}, "is an address"),
+        ({"engine": {"max_batch": 3}}, "engine: options without a name"),
+        ({"store": "runs.db"}, 'store: "runs.db" is not the URL of a store'),
+        ({"runners": {"count": 0}}, "runners: count is 0; expected at least 1"),
+        ({"rollout": {"timeout_s": 0}}, "rollout.timeout_s is 0"),
+        ({"rollout": {"max_attempts": 0}}, "rollout.max_attempts is 0; expected at least 1"),
+        ({"budget": {"rollouts": 0}}, "budget: rollouts is 0; expected more than 0"),
+        ({"seed": -1}, "seed: -1 is out of range"),
+        ({"seed": "one"}, "seed: expected `int`, got `str`"),
+        ({"trained_agents": []}, "trained_agents: names no agent"),
+        ({"trained_agents": "solver"}, "trained_agents: expected `list | nothing`, got `str`"),
+        ({"base_url": "http://localhost:1"}, "base_url: says where a hosted model is asked"),
+        ({"prompts": {"p": "solver"}}, "there are: none"),
+        ({"prompts": {"p": "a"}, "resources": {"p": 3}}, "prompts.p: the resource is a int"),
+        ({"run_dir": __file__}, "run_dir: "),
+    ],
+)
+def test_a_value_that_cannot_work_is_refused(refused, keys, expected):
+    assert expected in refused(**keys)
+
+
+def test_a_resource_that_the_algorithm_would_replace_is_refused(refused):
+    import agentlightning as agl
+
+    @agl.algorithm("server")
+    def serve(ctx, serves: tuple[str, ...] = ("llm",)):
+        return {}
+
+    assert "resources.llm" in refused(algorithm="server", resources={"llm": "mine"})
+
+
+def test_a_configuration_file_that_is_no_yaml_is_one_line(tmp_path):
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("algorithm: rl\n\tmodel: x\n")
+    with pytest.raises(ConfigError, match="cannot be read as YAML") as refusal:
+        load_config(broken)
+    assert "\n" not in str(refusal.value)
+
+
+def test_an_empty_configuration_file_says_so(tmp_path):
+    (tmp_path / "empty.yaml").write_text("# later\n")
+    with pytest.raises(ConfigError, match="is empty"):
+        load_config(tmp_path / "empty.yaml")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from agentlightning.config.models import default_model, model_kind
+from agentlightning.config.checks import check_settings
+from agentlightning.config.keys import convert, fields_of, unknown_key
+from agentlightning.config.models import default_model
 from agentlightning.config.schema import Config, Settings
-from agentlightning.errors import ConfigError, PluginError, UnknownName
+from agentlightning.errors import ConfigError, PluginError
 from agentlightning.plugins import plugins
 from agentlightning.records import JSON, PromptTemplate, Resource, as_resource
 
@@ -34,19 +34,19 @@ def load_config(source: Mapping[str, Any] | str | Path | None = None, **keys: An
         keys: further configuration keys.
 
     Raises:
-        ConfigError: an unknown key (with the nearest known one), a value of the wrong type, no model,
-            or whatever the algorithm's own ``check`` refuses.
+        ConfigError: an unknown key or name (with the known ones and the nearest), a value of the wrong
+            type or out of range, no model, or whatever the algorithm's own ``check`` refuses.
     """
     given = {**_read(source), **keys}
     algorithm, sets = _algorithm(given)
     own = plugins().algorithms.config_type(algorithm)
-    top_keys, own_keys = _fields(Settings), _fields(own)
+    top_keys, own_keys = fields_of(Settings), fields_of(own)
     own_given = {key: value for key, value in given.items() if key in own_keys}
     top_given = {key: value for key, value in given.items() if key in top_keys}
     warnings = _leftovers(given, top_keys | own_keys, algorithm)
     _no_contradiction(sets, own_given, given["algorithm"])
-    settings = _convert({**top_given, "algorithm": algorithm}, Settings)
-    options = _convert({**own_given, **sets}, own)
+    settings = convert({**top_given, "algorithm": algorithm}, Settings)
+    options = convert({**own_given, **sets}, own)
     config = Config(
         **{key: getattr(settings, key) for key in top_keys},
         options=options,
@@ -55,7 +55,7 @@ def load_config(source: Mapping[str, Any] | str | Path | None = None, **keys: An
     )
     if config.model is None:
         config.model = config.defaults["model"] = default_model()
-    model_kind(config.model)
+    check_settings(config)
     if callable(check := getattr(options, "check", None)):
         check(config)
     return config
@@ -64,7 +64,7 @@ def load_config(source: Mapping[str, Any] | str | Path | None = None, **keys: An
 def describe(config: Config) -> JSON:
     """The configuration as JSON, to be kept with the run: callables by name, datasets by size."""
     described = {
-        key: _describe(getattr(config, key)) for key in (*_fields(Settings), "options", "defaults")
+        key: _describe(getattr(config, key)) for key in (*fields_of(Settings), "options", "defaults")
     }
     return {key: value for key, value in described.items() if value is not None}
 
@@ -100,8 +100,12 @@ def _read(source: Mapping[str, Any] | str | Path | None) -> dict[str, Any]:
         read = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"there is no configuration file {str(path)!r}") from error
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"{str(path)!r} cannot be read as YAML: {error}") from error
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ConfigError(
+            f"{str(path)!r} cannot be read as YAML: {' '.join(str(error).split())}"
+        ) from error
+    if read is None:
+        raise ConfigError(f"{str(path)!r} is empty; expected keys and values")
     if not isinstance(read, dict):
         raise ConfigError(f"{str(path)!r} holds a {type(read).__name__}; expected keys and values")
     return read
@@ -122,14 +126,10 @@ def _algorithm(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         raise ConfigError(f"algorithm: got a {type(name).__name__}; expected a name")
     try:
         entry = registry.entry(name)
-    except UnknownName as error:
+    except PluginError as error:
         later = COMING.get(name.replace("-", "_"))
         raise ConfigError(f"algorithm: {f'{name}: {later}' if later else error}") from error
     return (entry.alias_of or entry.name), dict(entry.sets)
-
-
-def _fields(kind: type) -> set[str]:
-    return {field.name for field in msgspec.structs.fields(kind)}
 
 
 def _leftovers(given: Mapping[str, Any], known: set[str], algorithm: str) -> tuple[str, ...]:
@@ -140,9 +140,7 @@ def _leftovers(given: Mapping[str, Any], known: set[str], algorithm: str) -> tup
     for key in unknown:
         users = sorted(name for name, keys in others.items() if key in keys)
         if not users:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(known))}"
-            raise ConfigError(f"{key}: unknown key{hint}")
+            raise unknown_key(key, known)
         warnings.append(f"{key} has no effect with {algorithm}; only {', '.join(users)} uses it")
     return tuple(warnings)
 
@@ -153,7 +151,7 @@ def _other_algorithms(algorithm: str) -> dict[str, set[str]]:
     for entry in plugins().algorithms.entries(inactive=True):
         if entry.alias_of is None and entry.name != algorithm:
             try:
-                keys[entry.name] = _fields(plugins().algorithms.config_type(entry.name))
+                keys[entry.name] = fields_of(plugins().algorithms.config_type(entry.name))
             except PluginError as error:
                 logger.warning("the keys of %s are not known: %s", entry.name, error)
     return keys
@@ -166,25 +164,6 @@ def _no_contradiction(sets: Mapping[str, Any], given: Mapping[str, Any], alias: 
                 f"{key}: {given[key]!r} contradicts algorithm {alias!r}, which means "
                 f"{key} = {value!r}; leave one of them out"
             )
-
-
-def _convert(values: dict[str, Any], kind: type) -> Any:
-    try:
-        return msgspec.convert(values, kind, dec_hook=_keep)
-    except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at `$")
-        where = place.rstrip("`").lstrip(".")
-        raise ConfigError(f"{where + ': ' if where else ''}{_lower_first(message)}") from error
-
-
-def _keep(kind: type, value: Any) -> Any:
-    if isinstance(value, kind):
-        return value
-    raise ValueError(f"expected {kind.__name__}, got {type(value).__name__}")
-
-
-def _lower_first(text: str) -> str:
-    return re.sub(r"^[A-Z](?=[a-z])", lambda match: match.group().lower(), text)
 
 
 def _defaults_taken(settings: Any, given: Mapping[str, Any]) -> dict[str, JSON]:

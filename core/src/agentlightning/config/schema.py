@@ -23,6 +23,11 @@ class RunnersConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     executor: str | dict[str, Any] = "threads"
     environment: dict[str, str] = {}
 
+    def __post_init__(self) -> None:
+        """Refuse a run that nobody would work on."""
+        if self.count < 1:
+            raise ValueError(f"count is {self.count}; expected at least 1")
+
 
 class BudgetConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What the run may spend; None for no limit."""
@@ -31,6 +36,13 @@ class BudgetConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     llm_calls: int | None = None
     seconds: float | None = None
     tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a budget that is used up before anything is done."""
+        for name in self.__struct_fields__:
+            limit = getattr(self, name)
+            if limit is not None and not limit > 0:
+                raise ValueError(f"{name} is {limit}; expected more than 0, or nothing for no limit")
 
     def fresh(self) -> Budget:
         """The same limits with nothing spent yet."""

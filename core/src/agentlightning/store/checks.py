@@ -78,10 +78,26 @@ def request(given: RolloutRequest, number: int) -> RolloutRequest:
         checked = from_builtins(to_builtins(plain), RolloutRequest)
     except msgspec.ValidationError as error:
         raise BadValue(f"{what}: {error}") from error
-    _config(checked.config, what)
+    rollout_limits(checked.config, f"{what}: config")
     if not _INT_MIN <= checked.priority <= _INT_MAX:
         raise BadValue(f"{what}: priority is {checked.priority}; expected a 64-bit integer")
     return checked
+
+
+def rollout_limits(config: RolloutConfig, what: str) -> None:
+    """Refuse limits under which nothing could be run."""
+    limits = {
+        "max_attempts": (config.max_attempts >= 1, "at least 1"),
+        "max_lost": (config.max_lost >= 0, "at least 0"),
+        "lease_s": (0 < config.lease_s < math.inf, "more than 0 seconds"),
+        "timeout_s": (
+            config.timeout_s is None or 0 < config.timeout_s < math.inf,
+            "more than 0 seconds, or None for no limit",
+        ),
+    }
+    for name, (ok, expected) in limits.items():
+        if not ok:
+            raise BadValue(f"{what}.{name} is {getattr(config, name)}; expected {expected}")
 
 
 def outcome(given: Outcome, what: str) -> Outcome:
@@ -172,21 +188,6 @@ def _finite(value: object, what: str) -> float:
     if not math.isfinite(value):
         raise BadValue(f"{what} is {value}; expected a finite number")
     return float(value)
-
-
-def _config(config: RolloutConfig, what: str) -> None:
-    limits = {
-        "max_attempts": (config.max_attempts >= 1, "at least 1"),
-        "max_lost": (config.max_lost >= 0, "at least 0"),
-        "lease_s": (0 < config.lease_s < math.inf, "more than 0 seconds"),
-        "timeout_s": (
-            config.timeout_s is None or 0 < config.timeout_s < math.inf,
-            "more than 0 seconds, or None for no limit",
-        ),
-    }
-    for name, (ok, expected) in limits.items():
-        if not ok:
-            raise BadValue(f"{what}: config.{name} is {getattr(config, name)}; expected {expected}")
 
 
 def _events(given: Span) -> None:
