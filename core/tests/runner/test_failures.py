@@ -7,6 +7,7 @@ import pytest
 from agentlightning import semconv
 from agentlightning.agent import Result, bind_agent
 from agentlightning.errors import RolloutCancelled
+from agentlightning.recording.emitters import emit_message
 from agentlightning.runner import Runner
 
 
@@ -97,6 +98,20 @@ def test_a_reward_that_is_no_number_fails_the_attempt_and_names_the_rollout(benc
     assert "RewardError" in error
     assert rollout.rollout_id in error
     assert not [span for span in bench.spans(rollout) if span.kind == "reward"]
+    (root,) = bench.spans(rollout)
+    assert root.events[0].attributes[semconv.EXCEPTION_TYPE].endswith("RewardError")
+
+
+def test_what_was_recorded_is_kept_when_the_store_refuses_the_output(bench):
+    def agent(task):
+        emit_message("so far so good")
+        return "half of a pair: \ud800"
+
+    rollout = bench.done(agent, "task")[0]
+
+    assert rollout.status == "failed"
+    assert "BadValue" in bench.attempts(rollout)[0].error
+    assert [span.kind for span in bench.spans(rollout)] == ["message", "agent"]
 
 
 def test_an_agent_that_wants_what_the_run_has_not_fails_with_the_name(bench):
@@ -116,6 +131,8 @@ def test_routes_that_cannot_be_made_fail_the_rollout(bench):
 
     assert [rollout.status for rollout in rollouts] == ["failed", "failed"]
     assert bench.attempts(rollouts[0])[0].error == "LookupError: no way"
+    (root,) = bench.spans(rollouts[0])
+    assert root.events[0].attributes[semconv.EXCEPTION_MESSAGE] == "no way"
 
 
 def test_a_runner_ends_when_its_run_is_closed(bench):

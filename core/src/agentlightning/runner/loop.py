@@ -20,7 +20,7 @@ from agentlightning.runner.claims import Claims
 from agentlightning.runner.counts import Counts
 from agentlightning.runner.execution import Ending, Execution, named
 from agentlightning.runner.heart import Heart
-from agentlightning.runner.outcomes import failed, outcome_of
+from agentlightning.runner.outcomes import as_kept, failed, outcome_of
 from agentlightning.runner.overdue import Overdue
 from agentlightning.runner.patience import patiently
 from agentlightning.runner.routing import resolver_for
@@ -149,7 +149,7 @@ class Runner:
         try:
             resolve = self._resolver_for(claim)
         except Exception as error:  # noqa: BLE001 - a wrong set-up fails the rollout, with its reason
-            self._finish(Result(key=claim.key, outcome=failed(error)))
+            self._refuse(claim, error)
             return
         ending, execution = self._perform(claim, resolve)
         try:
@@ -158,8 +158,18 @@ class Runner:
             self._heart.remove(execution)
         self._overdue.wait_for(execution, of=self._working)
 
+    def _refuse(self, claim: Claim, reason: Exception) -> None:
+        """Fail an attempt that can't begin; its root span holds the reason, as with one that did."""
+        try:
+            with attempt(claim, self._sink, resolve=lambda _: None, name=self._agent.name):
+                Ending("raised", error=reason).raise_error()
+        except Exception as error:
+            if error is not reason:
+                raise
+        self._finish(Result(key=claim.key, outcome=failed(reason), spans=self._sink.take(claim.key)))
+
     def _perform(self, claim: Claim, resolve: Resolver) -> tuple[Ending, Execution]:
-        """Run the agent inside the attempt's recording, which sees what it raised."""
+        """Run the agent inside the attempt's recording, which sees why it failed."""
         ending: Ending | None = None
         try:
             with attempt(
@@ -171,7 +181,7 @@ class Runner:
                 if self._out_of_time:  # claimed in the moment of a stop
                     execution.give_up("stopped")
                 execution.start(copy_context())
-                ending = execution.wait()
+                ending = as_kept(claim, execution.wait(), has_reward_function=self._has_reward_function)
                 ending.raise_error()
         except BaseException as error:
             if ending is None or error is not ending.error:
@@ -184,7 +194,7 @@ class Runner:
         if ending.reason in ("lost", "stopped"):
             logger.debug("%s: %s", execution, ending.error)
             return
-        outcome, rewards = outcome_of(claim, ending, has_reward_function=self._has_reward_function)
+        outcome, rewards = outcome_of(ending)
         self._finish(
             Result(key=claim.key, outcome=outcome, spans=(*self._sink.take(claim.key), *rewards))
         )
@@ -200,7 +210,14 @@ class Runner:
             logger.debug("%s", error)
         except (BadValue, LimitExceeded) as error:
             logger.error("the store refused the result of %s: %s", named(result.key), error)  # noqa: TRY400 - the message says it all
-            self._store_result(Result(key=result.key, outcome=failed(error)))
+            self._finish_without(result, error)
+
+    def _finish_without(self, result: Result, refusal: Exception) -> None:
+        """Fail an attempt whose result the store refused; what was recorded is kept."""
+        for span in result.spans:  # one by one: it may be one of them that was refused
+            self._sink.add(span)
+        self._sink.flush()
+        self._store_result(Result(key=result.key, outcome=failed(refusal)))
 
     def _store_result(self, result: Result) -> None:
         patiently(

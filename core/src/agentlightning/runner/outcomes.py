@@ -5,22 +5,51 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from agentlightning.agent import Result, normalise_return
 from agentlightning.recording.attempt import reward_span
-from agentlightning.records import Outcome, OutcomeStatus, Span
+from agentlightning.records import JSON, Outcome, OutcomeStatus, Span
 from agentlightning.runner.execution import Ending
 from agentlightning.store import Claim
 
 logger = logging.getLogger("agentlightning.runner")
 
 
-def outcome_of(
-    claim: Claim, ending: Ending, *, has_reward_function: bool
-) -> tuple[Outcome, Sequence[Span]]:
+@dataclass(frozen=True)
+class Kept:
+    """What is stored of a value that an agent returned."""
+
+    output: JSON
+    rewards: Sequence[Span]
+
+
+def as_kept(claim: Claim, ending: Ending, *, has_reward_function: bool) -> Ending:
+    """The ending with its value as it is stored.
+
+    A value that can't be kept, such as a reward that is NaN, is the agent's failure like any it raises.
+    """
+    if ending.reason != "returned":
+        return ending
+    value = ending.value
+    if (
+        has_reward_function
+        and isinstance(value, Result)
+        and (value.rewards or value.reward is not None)
+    ):
+        _warn_ignored()
+    try:
+        output, rewards = normalise_return(value, has_reward_function)
+        spans = [reward_span(claim.key, it, name=name, source="returned") for name, it in rewards]
+    except Exception as error:  # noqa: BLE001 - it ends this attempt with its reason, and nothing else
+        return Ending("raised", error=error)
+    return Ending("returned", Kept(output, spans))
+
+
+def outcome_of(ending: Ending) -> tuple[Outcome, Sequence[Span]]:
     """The outcome of an attempt that ended in any way but lost, and its reward spans."""
-    if ending.reason == "returned":
-        return _returned(claim, ending.value, has_reward_function=has_reward_function)
+    if isinstance(ending.value, Kept):
+        return Outcome(status="succeeded", output=ending.value.output), ending.value.rewards
     if ending.reason == "raised":
         return failed(ending.error), ()
     status: OutcomeStatus = "timed_out" if ending.reason == "timed_out" else "cancelled"
@@ -31,23 +60,6 @@ def failed(error: BaseException | None) -> Outcome:
     """A failed attempt, with the line people read; the traceback is in its root span."""
     text = str(error)
     return Outcome(status="failed", error=": ".join(filter(None, (type(error).__name__, text))))
-
-
-def _returned(
-    claim: Claim, value: object, *, has_reward_function: bool
-) -> tuple[Outcome, Sequence[Span]]:
-    if (
-        has_reward_function
-        and isinstance(value, Result)
-        and (value.rewards or value.reward is not None)
-    ):
-        _warn_ignored()
-    try:
-        output, rewards = normalise_return(value, has_reward_function)
-        spans = [reward_span(claim.key, it, name=name, source="returned") for name, it in rewards]
-    except Exception as error:  # noqa: BLE001 - a value that can't be kept is the agent's failure
-        return failed(error), ()
-    return Outcome(status="succeeded", output=output), spans
 
 
 @functools.cache
