@@ -1,4 +1,5 @@
-from agentlightning.records import from_json, to_json
+from agentlightning import semconv
+from agentlightning.records import SpanEvent, from_json, to_json
 from agentlightning.samples import CreditRules, Explanation, Limits, Reason, explain, why_empty
 from agentlightning.testing.attempts import AttemptBuilder
 
@@ -130,6 +131,37 @@ def test_the_exception_of_a_failed_attempt_is_shown():
     assert "its rollout failed" in lines(found)[0]
 
 
+def test_a_reward_function_that_failed_is_shown_with_its_exception():
+    made = AttemptBuilder()
+    made.call([1], [2])
+    event = SpanEvent(
+        name="exception",
+        time_ns=0,
+        attributes={semconv.EXCEPTION_TYPE: "builtins.KeyError", semconv.EXCEPTION_MESSAGE: "'a'"},
+    )
+    made.reward(None, source="function", status="error", events=(event,))
+
+    found = explained(made)
+
+    assert found.reward_rule == "unscored: the reward function failed: KeyError: 'a'"
+    assert found.reward_rule in notes(found)
+
+
+def test_an_attempt_without_an_end_says_that_its_worker_is_gone():
+    made = AttemptBuilder(status="failed")
+    made.spans.clear()
+
+    assert "its worker died" in notes(explained(made))
+
+
+def test_the_errors_of_calls_are_shown_when_no_call_can_be_used():
+    made = AttemptBuilder()
+    made.failed_call("HTTP 503: no weights")
+    made.failed_call("HTTP 503: no weights")
+
+    assert "2 calls failed: HTTP 503: no weights" in notes(explained(made))
+
+
 def test_other_attempts_and_retries_are_mentioned():
     made = AttemptBuilder()
     made.call([1], [2])
@@ -178,6 +210,18 @@ def test_an_empty_batch_names_rollouts_and_reasons():
     assert "2 rollouts gave nothing to train on: r1, r2" in message
     assert "2 calls: the model returned no token" in message
     assert "emit_reward in it, or give a reward_function (2 of 2 rollouts)" in message
+
+
+def test_the_same_reason_counts_once_for_all_rollouts_though_it_names_each():
+    every = []
+    for name in ("r1", "r2"):
+        made = AttemptBuilder(name)
+        made.failed("RewardError", f"the reward of rollout {name} is nan")
+        every.append(explained(made))
+
+    message = why_empty(every)
+
+    assert "RewardError: the reward of the rollout is nan (2 of 2 rollouts)" in message
 
 
 def test_an_explanation_is_plain_json():

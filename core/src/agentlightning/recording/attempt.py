@@ -95,6 +95,7 @@ def reward_span(
     agent: str | None = None,
     span_id: str | None = None,
     version: str = "agent",
+    failure: Exception | None = None,
 ) -> Span:
     """The span of a reward: ``True`` is 1.0, ``False`` 0.0.
 
@@ -107,6 +108,7 @@ def reward_span(
         agent: the agent it belongs to, for rewards of one of several.
         span_id: the step the reward belongs to; None = the rollout's outcome.
         version: tells a later re-score apart from what the agent gave.
+        failure: why a reward function gave no value.
 
     Raises:
         RewardError: the value is not a finite number; the message names the rollout.
@@ -133,8 +135,9 @@ def reward_span(
         name=name,
         start_ns=now,
         end_ns=now,
-        status="ok",
+        status="error" if failure else "ok",
         attributes={key: item for key, item in named.items() if item is not None},
+        events=(exception_event(failure),) if failure else (),
     )
 
 

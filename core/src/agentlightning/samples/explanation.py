@@ -83,7 +83,7 @@ def why_empty(explanations: Iterable[Explanation]) -> str:
         f"{len(every)} rollouts gave nothing to train on: {_shown([one.rollout_id for one in every])}"
     ]
     lines += [f"  {count} calls: {Reason.of(key).value}" for key, count in dropped.most_common()]
-    advice = Counter(note for one in every for note in one.notes)
+    advice = Counter(_for_all(note, one) for one in every for note in one.notes)
     lines += [
         f"  {note} ({count} of {len(every)} rollouts)" for note, count in advice.most_common(_SHOWN)
     ]
@@ -134,6 +134,11 @@ def _fate_of_reward(
     else:
         fate = f"credited to call {seq}"
     return Fate(what=what, fate=fate, seq=seq)
+
+
+def _for_all(note: str, one: Explanation) -> str:
+    """A note without the rollout's own name, so that the same one of others counts as the same."""
+    return note.replace(f"rollout {one.rollout_id}", "the rollout")
 
 
 def _shown(names: Sequence[str]) -> str:

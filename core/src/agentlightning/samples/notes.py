@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from agentlightning import semconv
 from agentlightning.records import Rollout, Span
 from agentlightning.samples.calls import RecordedCall, agent_name, final_spans, is_retry
+from agentlightning.samples.failures import failure_of
 from agentlightning.samples.merging import Placement
 from agentlightning.samples.reasons import Reason
-from agentlightning.samples.rewards import read_rewards
+from agentlightning.samples.rewards import outcome_reward, read_rewards
 from agentlightning.samples.types import CreditRules
 
 
@@ -29,9 +29,10 @@ def notes(
             "no LLM call was recorded. Recorded are calls of the openai client within the rollout, "
             "and requests to the rollout's endpoint: let the agent call its model in one of these ways"
         )
+    yield from _about_failed_calls(calls, placements)
     yield from _about_agents(mine, calls, placements)
     yield from _about_token_ids(calls, placements)
-    yield from _about_rewards(mine, rules)
+    yield from _about_rewards(rollout, mine, rules)
     yield from _about_other_spans(rollout, spans, mine)
 
 
@@ -39,18 +40,27 @@ def _about_the_rollout(rollout: Rollout, mine: Sequence[Span]) -> Iterator[str]:
     if rollout.status in ("queued", "running"):
         yield f"the rollout is {rollout.status}: this is what has been recorded so far"
     elif rollout.status != "succeeded":
-        yield f"the rollout {rollout.status}{_exception(mine)}"
+        yield f"the rollout {rollout.status}{_why_it_ended(rollout, mine)}"
     if rollout.mode != "train":
         yield f"a rollout of mode {rollout.mode!r} is scored, not trained on"
 
 
-def _exception(mine: Sequence[Span]) -> str:
-    """What the attempt's own span says it ended with."""
-    for event in (event for span in mine if span.parent_id is None for event in span.events):
-        kind = event.attributes.get(semconv.EXCEPTION_TYPE)
-        if kind:
-            return f": {kind}: {event.attributes.get(semconv.EXCEPTION_MESSAGE, '')}"
-    return ""
+def _why_it_ended(rollout: Rollout, mine: Sequence[Span]) -> str:
+    """What the attempt's own span says it ended with; a worker that died left none."""
+    own = [span for span in mine if span.parent_id is None and span.kind == "agent"]
+    if rollout.status == "failed" and not own:
+        return ": its worker died, or was not heard of in time, before the attempt was over"
+    return "".join(f": {failure}" for span in own if (failure := failure_of(span)))
+
+
+def _about_failed_calls(
+    calls: Sequence[RecordedCall], placements: Sequence[Placement]
+) -> Iterator[str]:
+    if any(item.row is not None for item in placements):
+        return
+    errors = Counter(item.call.error for item in calls if item.call.error)
+    for error, count in errors.most_common():
+        yield f"{count} calls failed: {error}"
 
 
 def _about_agents(
@@ -80,7 +90,10 @@ def _about_token_ids(calls: Sequence[RecordedCall], placements: Sequence[Placeme
         )
 
 
-def _about_rewards(mine: Sequence[Span], rules: CreditRules) -> Iterator[str]:
+def _about_rewards(rollout: Rollout, mine: Sequence[Span], rules: CreditRules) -> Iterator[str]:
+    chosen = outcome_reward(rollout, mine, rules)
+    if chosen.source is not None and chosen.value is None:
+        yield f"the rollout is {chosen.rule}"
     readings = read_rewards(mine)
     ours = [
         item for item in readings if (item.name, item.version) == (rules.reward_name, rules.version)

@@ -11,6 +11,7 @@ from agentlightning import semconv
 from agentlightning.errors import RewardError
 from agentlightning.records import Part, Reward, RewardSource, Rollout, Span
 from agentlightning.samples.calls import final_spans
+from agentlightning.samples.failures import failure_of
 from agentlightning.samples.types import CreditRules, Fidelity, OutcomeReward
 
 _PRECEDENCE: Final[dict[RewardSource, str]] = {
@@ -152,14 +153,22 @@ def _outcome_readings(
 def _choose(candidates: Sequence[RewardReading]) -> OutcomeReward:
     best = min(_RANK[reading.source] for reading in candidates)
     chosen = [reading for reading in candidates if _RANK[reading.source] == best][-1]
-    rule = _PRECEDENCE[chosen.source]
     return OutcomeReward(
         value=chosen.value,
-        rule=rule if chosen.value is not None else f"unscored: {rule} is None",
+        rule=_rule(chosen),
         source=chosen.source,
         span_id=chosen.span.span_id,
         conflicts=sum(reading.value != chosen.value for reading in candidates),
     )
+
+
+def _rule(chosen: RewardReading) -> str:
+    """Why this value counts, or why there is none."""
+    if chosen.value is not None:
+        return _PRECEDENCE[chosen.source]
+    if failure := failure_of(chosen.span):
+        return f"unscored: the reward function failed: {failure}"
+    return f"unscored: {_PRECEDENCE[chosen.source]} is None"
 
 
 def _read(span: Span) -> RewardReading:
