@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from rich.console import Console
 
 from agentlightning.errors import StoreUnavailable
 from agentlightning.records import JSON, Rollout, to_builtins
 from agentlightning.store import RolloutQuery, Store
-from agentlightning.store.opening import open_store
+from agentlightning.store.opening import DEFAULT_URL, open_existing_store
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-DEFAULT_STORE = "sqlite:///agentlightning.db"
+PIPE_WIDTH = 200
+"""Columns of a table that is written to a pipe or file, which have no width to fit into."""
 
 
 def store_option(command: F) -> F:
@@ -25,7 +26,7 @@ def store_option(command: F) -> F:
     return click.option(
         "--store",
         "store_url",
-        default=DEFAULT_STORE,
+        default=DEFAULT_URL,
         envvar="AGENTLIGHTNING_STORE",
         show_default=True,
         show_envvar=True,
@@ -39,13 +40,19 @@ def json_option(command: F) -> F:
 
 
 def open_existing(url: str) -> Store:
-    """Open a store for reading; a SQLite file that is not there is an error, not a new empty store."""
-    scheme, _, path = url.partition(":///")
-    if scheme == "sqlite" and not Path(path).is_file():
+    """Open a store for reading; what is not there is an error, not a new empty store."""
+    try:
+        return open_existing_store(url)
+    except StoreUnavailable as error:
         raise StoreUnavailable(
-            f"there is no store at {url}; name the one of your run with --store or AGENTLIGHTNING_STORE"
-        )
-    return open_store(url)
+            f"{error}. Name the store of your run with --store or AGENTLIGHTNING_STORE"
+        ) from error
+
+
+def output() -> Console:
+    """Standard output, for tables."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
 
 
 def find_rollout(store: Store, rollout_id: str) -> Rollout:

@@ -35,7 +35,8 @@ def explain(rollout_id: str, store_url: str, *, as_json: bool) -> None:
     console.print(
         f"rollout {rollout_id} ({explanation.mode}) {explanation.status}, "
         f"attempt {explanation.attempt}; reward {number(explanation.reward)} "
-        f"({explanation.reward_rule}); {explanation.rows} training rows"
+        f"({explanation.reward_rule}); {explanation.rows} training rows",
+        markup=False,
     )
     for attempt in attempts:
         if attempt.error:

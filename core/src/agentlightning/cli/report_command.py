@@ -7,9 +7,12 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from agentlightning.cli.common import json_option, open_existing, print_json, store_option
+from agentlightning.cli.common import json_option, open_existing, output, print_json, store_option
+from agentlightning.errors import ConfigError
+from agentlightning.store import Store
 
 
 @click.command("report")
@@ -21,25 +24,37 @@ from agentlightning.cli.common import json_option, open_existing, print_json, st
 @store_option
 def report(run_id: str, plot: Path | None, store_url: str, *, as_json: bool) -> None:
     """Report on RUN: rewards, what was recorded, trained on and dropped."""
-    from agentlightning.trainer.report import draw_reward_curve
     from agentlightning.trainer.report import report as report_run
 
-    console = Console(highlight=False)
     with open_existing(store_url) as store:
         facts = report_run(store, run_id)
-        drawn = plot is not None and draw_reward_curve(store, store.run(run_id), plot)
+        drawn = plot is not None and _draw(store, run_id, plot)
     if as_json:
-        print_json(facts)
-    else:
-        _print(console, facts)
-    if plot is not None and not as_json:
+        print_json({**facts, "plot": str(plot) if drawn else None})
+        return
+    console = output()
+    _print(console, facts)
+    if plot is not None:
         console.print(
-            f"reward curve: {plot}" if drawn else "no reward was logged, so no curve was drawn"
+            f"reward curve: {plot}" if drawn else "no reward was logged, so no curve was drawn",
+            markup=False,
         )
 
 
+def _draw(store: Store, run_id: str, plot: Path) -> bool:
+    from agentlightning.trainer.report import draw_reward_curve
+
+    try:
+        return draw_reward_curve(store, store.run(run_id), plot)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"--plot {plot}: the picture cannot be written ({error}); expected a file such as "
+            "reward.png in a folder that exists"
+        ) from error
+
+
 def _print(console: Console, facts: dict[str, Any]) -> None:
-    console.print(f"run {facts['run_id']} ({facts['name']}) {facts['status']}")
+    console.print(f"run {facts['run_id']} ({facts['name']}) {facts['status']}", markup=False)
     table = Table("what", "value")
     for step in facts["validation"]:
         table.add_row(f"validation reward at step {step['step']}", f"{step['reward']:.3f}")
@@ -49,8 +64,8 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
         )
     table.add_row("spans", str(facts["spans"]))
     for name, value in facts["totals"].items():
-        table.add_row(f"{name}, all steps", f"{value:g}")
+        table.add_row(escape(f"{name}, all steps"), f"{value:g}")
     for name, value in sorted(facts["latest"].items()):
         if not name.startswith("fidelity/"):
-            table.add_row(f"{name}, latest", f"{value:.4g}")
+            table.add_row(escape(f"{name}, latest"), f"{value:.4g}")
     console.print(table)

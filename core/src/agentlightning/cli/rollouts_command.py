@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import click
-from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from agentlightning.cli.common import (
     json_option,
     number,
     open_existing,
+    output,
     print_json,
     short,
     store_option,
@@ -53,7 +54,9 @@ def rollouts(
     if as_json:
         print_json({"rollouts": page.items, "cursor": page.cursor})
         return
-    table = Table("rollout", "run", "mode", "status", "reward", "attempts", "task", "output")
+    table = Table()
+    for column in ("rollout", "run", "mode", "status", "reward", "attempts", "task", "output"):
+        table.add_column(column, no_wrap=column == "rollout", overflow="fold")
     for item in page.items:
         table.add_row(
             item.rollout_id,
@@ -62,10 +65,10 @@ def rollouts(
             item.status,
             number(item.reward),
             str(item.attempt),
-            short(item.input, 40),
-            "" if item.output is None else short(item.output, 40),
+            escape(short(item.input, 40)),
+            "" if item.output is None else escape(short(item.output, 40)),
         )
-    console = Console()
+    console = output()
     console.print(table)
     if page.cursor is not None:
         console.print(f"more: --cursor {page.cursor}")

@@ -13,7 +13,7 @@ from agentlightning.errors import ConfigError
 
 
 @click.command("train")
-@click.argument("config", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("config", type=click.Path(path_type=Path))
 @click.option(
     "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Override a key (YAML value)."
 )
@@ -48,6 +48,10 @@ def _change(text: str) -> tuple[str, Any]:
     import yaml
 
     key, equals, value = text.partition("=")
-    if not equals:
+    if not (key and equals):
         raise ConfigError(f"--set {text!r}: expected KEY=VALUE")
-    return key, yaml.safe_load(value)
+    try:
+        return key, yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"--set {text!r}: the value is no YAML: {reason}") from error

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from agentlightning.errors import StoreUnavailable
 from agentlightning.plugins import plugins
 from agentlightning.store.contract import Store
 
@@ -19,3 +22,16 @@ def open_store(url: str = DEFAULT_URL) -> Store:
         StoreUnavailable: it cannot be opened; the message says why.
     """
     return plugins().store_backend_for(url)(url)
+
+
+def open_existing_store(url: str = DEFAULT_URL) -> Store:
+    """Open a store that something was recorded in; a file that is not there is not made.
+
+    Raises:
+        UnknownName: no plug-in offers the scheme; the message lists those there are.
+        StoreUnavailable: there is no such file, or it cannot be opened.
+    """
+    scheme, _, path = url.partition(":///")
+    if scheme == "sqlite" and path and not Path(path).is_file():
+        raise StoreUnavailable(f"there is no store at {url}; expected the file that a run was kept in")
+    return open_store(url)
