@@ -2,6 +2,10 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+from agentlightning.agent import init
+from agentlightning.errors import UnknownName
+from agentlightning.recording import defaults
 from agentlightning.store.opening import open_store
 
 PROGRAM = """
@@ -33,3 +37,11 @@ def test_init_is_all_a_program_needs_to_be_recorded(model_server, tmp_path):
         (run,) = store.runs()
         assert run.name == "local"
         assert store.statistics(run.run_id).rollouts["succeeded"] == 2
+
+
+def test_a_store_that_nobody_opens_is_refused_and_leaves_the_defaults_alone(monkeypatch):
+    monkeypatch.setattr(defaults, "_current", defaults._Current())
+    defaults.configure(model="tiny")
+    with pytest.raises(UnknownName, match='did you mean "memory"'):
+        init(model="other", store="memry://")
+    assert defaults.default_model() == "tiny"

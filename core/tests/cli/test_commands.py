@@ -166,12 +166,11 @@ def test_a_store_that_is_not_there_is_one_line(refused, arguments, store, expect
     assert expected in refused(*arguments, "--store", store, *as_json)
 
 
-def test_a_file_that_is_no_store_is_one_line_and_stays_as_it_was(refused, write):
+def test_a_file_that_is_no_store_is_one_line_and_stays_as_it_was(refused, write, folder):
     text = "a letter " * 1000
     write("letter.txt", text)
     assert "it is another kind of file" in refused("report", "x", "--store", "sqlite:///letter.txt")
-    with open("letter.txt") as file:
-        assert file.read() == text
+    assert (folder / "letter.txt").read_text() == text
 
 
 @pytest.mark.parametrize("as_json", [(), ("--json",)])

@@ -140,3 +140,22 @@ def test_a_failed_call_is_recorded_and_told(local, server):
         (call,) = [span.call for span in spans if span.kind == "llm"]
         assert not call.complete
         assert KEY not in str(spans)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"prompt": 3}, "prompt is 3"),
+        ({"prompt": ["hello"]}, "prompt is ['hello']"),
+        ({"prompt": "hello", "context": "Ann"}, "context is 'Ann'"),
+        ({"prompt": "hello", "tools": len}, "tools is <built-in"),
+        ({"prompt": "hello", "tools": {"type": "function"}}, "tools is {"),
+    ],
+)
+def test_an_argument_of_another_kind_is_named_before_anything_is_sent(local, server, arguments, named):
+    with pytest.raises(ConfigError) as refusal:
+        emit(**arguments)
+    assert named in str(refusal.value)
+    assert "expected" in str(refusal.value)
+    assert not server.requests
+    assert local.runs() == []

@@ -23,8 +23,13 @@ def init(model: str | None = None, base_url: str | None = None, store: str | Non
         base_url: where it is asked; else ``OPENAI_BASE_URL``, else OpenAI's own address. The key is
             ``OPENAI_API_KEY``.
         store: the URL of the store that records are kept in; else ``sqlite:///agentlightning.db``.
+
+    Raises:
+        UnknownName: no plug-in opens such a store; the message lists what is known.
     """
-    plugins()
+    installed = plugins()
+    if store is not None:
+        installed.store_backend_for(store)
     defaults.configure(model=model, base_url=base_url, store=store)
     with _lock:
         if not _done:

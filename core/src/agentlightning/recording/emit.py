@@ -72,7 +72,7 @@ def emit(
             entry that is a list of chat messages is put in as it is.
 
     Raises:
-        ConfigError: no model is known, or a literal ``...`` was left in.
+        ConfigError: no model is known, a literal ``...`` was left in, or an argument is something else.
         ModelCallFailed: no usable reply came; the failed call is recorded too.
     """
     refuse_ellipsis(prompt, "prompt", "the text to send")
@@ -177,10 +177,22 @@ def _tool_call(call: Mapping[str, Any]) -> ToolCall:
 def _messages(prompt: str | Sequence[Mapping[str, Any]]) -> list[JSON]:
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
-    return [dict(message) for message in prompt]
+    items = list(prompt) if isinstance(prompt, Sequence) else [prompt]
+    messages = [dict(item) for item in items if isinstance(item, Mapping)]
+    if len(messages) < len(items):
+        raise ConfigError(
+            f"prompt is {prompt!r}; expected text, or a list of chat messages such as "
+            '{"role": "user", "content": …}'
+        )
+    return messages
 
 
 def _context_messages(context: Mapping[str, Any]) -> list[JSON]:
+    if not isinstance(context, Mapping):
+        raise ConfigError(
+            f'context is {context!r}; expected a mapping such as {{"customer": "Ann"}}; text belongs '
+            "into the prompt"
+        )
     lines, messages = [], []
     for name, value in context.items():
         if _is_conversation(value):

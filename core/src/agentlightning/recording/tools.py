@@ -27,8 +27,13 @@ def tool_schemas(tools: Iterable[Mapping[str, Any] | Callable[..., Any]]) -> lis
     """The ``tools`` of a chat completions request.
 
     Raises:
-        ConfigError: an item is neither a schema nor callable; a literal ``...`` was left in.
+        ConfigError: this is no list, an item is neither a schema nor callable, or a literal ``...`` was
+            left in.
     """
+    if callable(tools) or isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
+        raise ConfigError(
+            f"tools is {tools!r}; expected a list of tools: functions, or OpenAI tool schemas"
+        )
     refuse_ellipsis(tools, "tools", 'a tool: a function, or a schema {"type": "function", …}')
     return [
         dict(tool) if isinstance(tool, Mapping) else _schema_of(tool, position)
