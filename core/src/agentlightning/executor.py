@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Final, Protocol, runtime_checkable
+from typing import ClassVar, Final, Protocol, runtime_checkable
 
 EXIT_STUCK: Final = 75
 """Exit code of a worker process whose agents all hang; its executor replaces it."""
@@ -16,7 +16,15 @@ class Executor(ABC):
     A worker that raises stops the others, and :meth:`run` raises its error: nothing waits for ever for
     work that nobody does. A worker that is a :class:`Stoppable` is told when to end. An executor that
     was stopped runs nothing more; the next run takes a new one.
+
+    Attributes:
+        in_process: whether workers run in this process, so that the agent is imported here.
     """
+
+    in_process: ClassVar[bool] = False
+
+    def check(self, worker: Callable[[], None]) -> None:  # noqa: B027 - most can run anything
+        """Raise what :meth:`run` would raise of this worker before any is started; starts none."""
 
     @abstractmethod
     def run(self, worker: Callable[[], None], count: int) -> None:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from agentlightning.adapter import TracerAdapter
-from agentlightning.agent import bind_agent, load_agent, rollout
+from agentlightning.agent import bind_agent, load_agent, require_module, rollout
 from agentlightning.errors import AgentError
 from agentlightning.records import RolloutRequest
 
@@ -163,3 +163,14 @@ def test_a_reference_that_leads_nowhere_says_why(reference, message, module):
 
     with pytest.raises(AgentError, match=message):
         load_agent(reference)
+
+
+def test_a_module_is_looked_for_without_importing_it(module):
+    module("broken_desk", "raise ValueError('not today')")
+
+    require_module("broken_desk:answer")
+
+    with pytest.raises(AgentError, match="no module 'no_such_desk'"):
+        require_module("no_such_desk.rooms:answer")
+    with pytest.raises(AgentError, match="expected 'module:name'"):
+        require_module("broken_desk")

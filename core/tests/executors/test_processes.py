@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from agentlightning.errors import AgentError
+from agentlightning.errors import AgentError, ConfigError
 from agentlightning.executors.processes import ProcessExecutor
 from agentlightning.records import RolloutConfig, RolloutRequest
 from agentlightning.runner import RunnerSpec
@@ -177,12 +177,14 @@ def test_an_agent_that_cannot_be_imported_is_the_error_of_the_run(url, run):
 
 @pytest.mark.parametrize("agent", [lambda task: task, partial(max, threading.Lock())])
 def test_an_agent_that_cannot_be_sent_says_what_to_pass_instead(url, run, agent):
-    with pytest.raises(AgentError, match="Pass it as 'module:name'"):
-        ProcessExecutor(1).run(RunnerSpec(url, run.run_id, agent), 1)
+    spec = RunnerSpec(url, run.run_id, agent)
+    for refuse in (ProcessExecutor(1).check, partial(ProcessExecutor(1).run, count=1)):
+        with pytest.raises(AgentError, match="Pass it as 'module:name'"):
+            refuse(spec)
 
 
 def test_a_store_in_memory_is_refused(run):
-    with pytest.raises(AgentError, match="lives in one process"):
+    with pytest.raises(ConfigError, match="lives in one process"):
         ProcessExecutor(1).run(RunnerSpec("memory://", run.run_id, "process_agents:reverse"), 1)
 
 

@@ -120,3 +120,17 @@ def test_a_stop_while_the_agent_is_being_imported_is_heard(bench, tmp_path, monk
     thread.join(5)
 
     assert not thread.is_alive()
+
+
+def test_a_spec_can_be_checked_before_there_is_a_run(module, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    given = {"store": "sqlite:///x.db", "run_id": None, "path": (module,)}
+
+    RunnerSpec(agent="spec_agents:agent", serves_model=True, **given).check({})
+
+    with pytest.raises(AgentError, match="has no 'agnet', did you mean 'agent'"):
+        RunnerSpec(agent="spec_agents:agnet", serves_model=True, **given).check({})
+    with pytest.raises(AgentError, match="nothing fits the parameter 'wether'"):
+        RunnerSpec(agent=lambda task, wether: task, **given).check({})
+    RunnerSpec(agent=lambda task, wether: task, **given).check()
+    assert seam._seam._installs == 0

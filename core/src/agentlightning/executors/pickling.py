@@ -9,7 +9,7 @@ import sys
 import types
 from typing import Any
 
-from agentlightning.errors import AgentError
+from agentlightning.errors import AgentError, AgentLightningError
 
 SCRIPT = "__agl_main__"
 """The name under which the child imports the script, so that its main guard holds."""
@@ -20,10 +20,13 @@ def dumps(worker: object) -> bytes:
 
     Raises:
         AgentError: it holds something that another process can't be sent.
+        AgentLightningError: what the worker itself says to being sent.
     """
     buffer = io.BytesIO()
     try:
         _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(worker)
+    except AgentLightningError:
+        raise
     except Exception as error:  # pickling runs the __reduce__ of anything, which may raise anything
         raise AgentError(
             f"the agent can't be sent to another process ({error}). Pass it as 'module:name', or as a "

@@ -51,6 +51,10 @@ class ProcessExecutor(Executor):
         self._error: AgentLightningError | None = None
         self._crashes: deque[float] = deque(maxlen=_CRASHES + 1)
 
+    def check(self, worker: Callable[[], None]) -> None:
+        """Raise an ``AgentError`` if the worker can't be sent to a process."""
+        dumps(worker)
+
     def run(self, worker: Callable[[], None], count: int) -> None:
         """Run the workers until all have ended.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import ClassVar, Final
 
 from agentlightning.executor import Executor, Stoppable
 
@@ -17,6 +17,8 @@ class ThreadExecutor(Executor):
 
     The threads are daemons: at the end of the program they do not hold it up.
     """
+
+    in_process: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._stopping = False

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self
 
-from agentlightning.agent import bind_agent, load_agent, single_turn
+from agentlightning.agent import BoundAgent, bind_agent, load_agent, single_turn
 from agentlightning.errors import ConfigError
 from agentlightning.recording.instruments import instruments
+from agentlightning.records import Resources
 from agentlightning.runner.loop import Runner
 from agentlightning.runner.overdue import GRACE_S, Overdue
 from agentlightning.runner.routing import resolver_for
@@ -86,11 +87,10 @@ class RunnerSpec:
         Raises:
             AgentError: the agent can't be imported, or is none.
         """
-        agent = load_agent(self.agent) if isinstance(self.agent, str) else self.agent
         return Runner(
             store,
             self.run_id,
-            bind_agent(single_turn if agent is None else agent, instruments.adapters),
+            self._bound_agent(),
             resolver_factory=partial(
                 resolver_for, trained_agents=self.trained_agents, prompts=self.prompts
             ),
@@ -98,6 +98,29 @@ class RunnerSpec:
             has_reward_function=self.has_reward_function,
             overdue=Overdue(grace_s=self.overdue_grace_s),
         )
+
+    def check(self, resources: Resources | None = None) -> None:
+        """Make the agent as a worker does, in this process, and leave it at that.
+
+        Args:
+            resources: those it will be run with; None leaves its parameters unchecked.
+
+        Raises:
+            AgentError: the one a worker would end with, or every rollout of it.
+        """
+        if isinstance(self.agent, str):
+            self.prepare()
+        instruments.install(self.adapters)
+        try:
+            agent = self._bound_agent()
+            if resources is not None:
+                agent.check(resources)
+        finally:
+            instruments.uninstall()
+
+    def _bound_agent(self) -> BoundAgent:
+        agent = load_agent(self.agent) if isinstance(self.agent, str) else self.agent
+        return bind_agent(single_turn if agent is None else agent, instruments.adapters)
 
     def prepare(self) -> None:
         """Make this process one the agent can be imported in: ``sys.path``, environment, API key."""
