@@ -53,6 +53,11 @@ class Budget:
         limit = getattr(self, what)
         return math.inf if limit is None else limit - self.spent.get(what, 0)
 
+    @property
+    def is_used_up(self) -> bool:
+        """Whether nothing is left of one of the limits."""
+        return any(self.left(what) <= 0 for what in ("rollouts", "llm_calls", "seconds", "tokens"))
+
 
 @dataclass(frozen=True)
 class RolloutResult:
@@ -196,7 +201,8 @@ class AlgorithmContext(ABC):
         """Run the agent ``n`` times on each task; returns at once.
 
         The ``n`` rollouts of a task share a group id. The same ``key`` after a restart gives the same
-        rollouts, so none is paid for twice. ``rules``, ``limits`` and ``level`` shape the results'
+        rollouts, so none is paid for twice; those that were cancelled, as an interruption does with
+        what is unfinished, are made anew. ``rules``, ``limits`` and ``level`` shape the results'
         samples; they are kept with each rollout, so that ``agl explain`` tells what the algorithm saw.
         """
 
@@ -242,18 +248,42 @@ class AlgorithmContext(ABC):
     def stopping(self) -> bool:
         """Whether the run was interrupted or its budget is used up: finish the step and return."""
 
+    def interrupted(self) -> bool:
+        """Whether it is not the budget that stops the run: keep what is needed to go on later."""
+        return self.stopping() and not self.budget.is_used_up
+
 
 class Algorithm(ABC):
     """Reads samples and posts resources. Registered as ``algorithm(config)``.
 
     ``Config`` is a ``msgspec.Struct`` (or dataclass) whose fields are the algorithm's configuration
-    keys; its module imports no torch, so that a configuration is checked without it.
+    keys; its module imports no torch, so that a configuration is checked without it. What else the
+    trainer asks it for, where it has that:
+
+    - ``check(config)``: raises a ``ConfigError`` for what cannot work, as soon as a configuration is read;
+    - ``needs_tasks``: False if there need be no training dataset;
+    - ``needs_rewards``: True if agents are run on the training tasks and rollouts without a reward teach
+      nothing;
+    - ``serves``: the names of the resources under which agents find ``model``, served by the run.
     """
 
     Config: ClassVar[type]
 
     def __init__(self, config: Any) -> None:
         self.config = config
+
+    def check(self, config: Config, train: Sequence[JSON], val: Sequence[JSON]) -> None:  # noqa: B027 - not all need it
+        """Refuse what cannot work, before the run exists and anything is spent.
+
+        It may import the training library. An algorithm that has nothing to check leaves this out.
+
+        Args:
+            config: the whole configuration.
+            train: training tasks. val: validation tasks.
+
+        Raises:
+            AgentLightningError: what is wrong, what was expected, and what to do.
+        """
 
     @abstractmethod
     def run(self, ctx: AlgorithmContext) -> Resources:

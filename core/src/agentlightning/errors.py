@@ -6,6 +6,11 @@ Python errors; the boundary that called it wraps them (``raise … from``).
 
 from __future__ import annotations
 
+from typing import Final
+
+EXIT_INTERRUPTED: Final = 130
+"""Exit code of a program that Ctrl+C ended: 128 and the number of the signal."""
+
 
 class AgentLightningError(Exception):
     """Base of every error raised on purpose by agentlightning."""
@@ -132,6 +137,17 @@ class NoSamples(AlgorithmError):
 
 class Interrupted(AgentLightningError):
     """The run was interrupted; what is recorded stays, and the run can be resumed."""
+
+
+class RunInterrupted(SystemExit, KeyboardInterrupt):
+    """Ctrl+C ended a run; what :meth:`Trainer.fit` raises once everything is saved and stopped.
+
+    Caught like any ``KeyboardInterrupt``. A script that does not catch it ends as by ``sys.exit``, with
+    the exit code that shells give to Ctrl+C and without a traceback: nothing went wrong.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(EXIT_INTERRUPTED)
 
 
 class BudgetExhausted(AlgorithmError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,11 +31,14 @@ from agentlightning.records import (
 )
 from agentlightning.samples import CreditRules, Level, Limits, remember_rules
 from agentlightning.store import Store
+from agentlightning.store.keys import fingerprint
 from agentlightning.trainer.engines import make_engine
 from agentlightning.trainer.progress import RunProgress
 from agentlightning.trainer.results import Batch, ResultBuilder, Shape
 from agentlightning.trainer.runners import Runners
 from agentlightning.trainer.serving import Serving
+from agentlightning.trainer.spending import Spending
+from agentlightning.trainer.unfinished import is_queued, queue
 
 STALL_S = 600.0
 """Seconds without a finished rollout (or two of its time limits) after which a batch is given up."""
@@ -50,6 +52,7 @@ class Parts:
     serving: Serving
     runners: Runners
     builder: ResultBuilder
+    spending: Spending
     progress: RunProgress
     interrupt: threading.Event
 
@@ -74,12 +77,10 @@ class RunContext(AlgorithmContext):
         self.val = val
         self.seed = config.seed
         self.run_dir = run_dir
-        self.budget = config.budget.fresh()
-        self.budget.spent.update(_spent_before(parts.store, run.run_id))
+        self.budget = parts.spending.budget
         self.resources = parts.store.resources(run.run_id, "latest")
         self._parts = parts
         self._current: dict[str, Resource] = dict(self.resources.resources)
-        self._started = time.monotonic() - self.budget.spent.get("seconds", 0.0)
 
     # --- serving --------------------------------------------------------------------------
 
@@ -136,15 +137,10 @@ class RunContext(AlgorithmContext):
     ) -> RolloutBatch:
         """Queue ``n`` rollouts of each task and see to it that workers run."""
         self._check()
-        wanted = len(tasks) * n
-        if (left := self.budget.left("rollouts")) < wanted:
-            raise BudgetExhausted(
-                f"budget: {wanted} rollouts asked for and {left:.0f} of {self.budget.rollouts} left; "
-                "raise budget.rollouts or take fewer tasks"
-            )
+        group = key or uuid.uuid4().hex
+        self._check_budget(len(tasks) * n, group)
         limits_of_each = config or self.config.rollout
         rules, limits = rules or CreditRules(), limits or Limits()
-        group = key or uuid.uuid4().hex
         requests = [
             RolloutRequest(
                 input=task,
@@ -157,7 +153,7 @@ class RunContext(AlgorithmContext):
             for index, task in enumerate(tasks)
             for _ in range(n)
         ]
-        queued = self.store.enqueue(self.run.run_id, requests, key=key)
+        queued = queue(self.store, self.run.run_id, requests, key)
         self._parts.runners.start(serves_model=bool(self._parts.serving.served))
         return Batch(
             self.store,
@@ -172,8 +168,10 @@ class RunContext(AlgorithmContext):
     def evaluate(self, resources: ResourcesVersion | None = None, *, step: int) -> Evaluation:
         """Run the agent once on every validation task and log the mean reward."""
         version = (resources or self.resources).version
+        # A resumed run publishes what it serves anew: the same resources under another number.
+        content = version if resources else fingerprint(self.resources.resources)[:16]
         results = self.rollouts(
-            self.val, resources=resources, mode="val", key=f"val-{step}-{version}"
+            self.val, resources=resources, mode="val", key=f"val-{step}-{content}"
         ).wait()
         scored = [result.reward for result in results if result.reward is not None]
         unscored = sum(r.reward is None and r.status == "succeeded" for r in results)
@@ -194,21 +192,25 @@ class RunContext(AlgorithmContext):
         return evaluation
 
     def _account(self, result: RolloutResult) -> None:
-        calls = [span.call for span in result.spans if span.call]
-        usage = [call.usage or {} for call in calls]
-        spent = self.budget.spent
-        spent["rollouts"] = spent.get("rollouts", 0) + 1
-        spent["llm_calls"] = spent.get("llm_calls", 0) + len(calls)
-        spent["tokens"] = spent.get("tokens", 0) + sum(item.get("total_tokens") or 0 for item in usage)
+        self._parts.spending.add(result.rollout, result.spans)
         plugins().rollout_finished(run=self.run, result=result)
+
+    def _check_budget(self, wanted: int, group: str) -> None:
+        """Refuse what the budget does not allow; what was queued before a restart is paid for."""
+        left = self.budget.left("rollouts")
+        if left < wanted and not is_queued(self.store, self.run.run_id, f"{group}-0"):
+            raise BudgetExhausted(
+                f"budget: {wanted} rollouts asked for and {left:.0f} of {self.budget.rollouts} left; "
+                "raise budget.rollouts or take fewer tasks"
+            )
 
     # --- telling and keeping --------------------------------------------------------------
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
         """Keep numbers with the run, with what was spent so far, and show them."""
-        self.budget.spent["seconds"] = time.monotonic() - self._started
-        spent = {f"{SPENT}{what}": float(amount) for what, amount in self.budget.spent.items()}
-        self.store.log_metrics(self.run.run_id, step, {**metrics, **spent})
+        spending = self._parts.spending
+        spending.step = step
+        self.store.log_metrics(self.run.run_id, step, {**metrics, **spending.metrics()})
         self._parts.progress.metrics(metrics)
         plugins().metrics_logged(run=self.run, metrics=metrics, step=step)
 
@@ -226,28 +228,23 @@ class RunContext(AlgorithmContext):
 
     def stopping(self) -> bool:
         """Whether the run was interrupted or one of its budgets is used up."""
-        self.budget.spent["seconds"] = time.monotonic() - self._started
-        used_up = any(
-            self.budget.left(what) <= 0 for what in ("rollouts", "llm_calls", "seconds", "tokens")
-        )
-        return used_up or self._parts.interrupt.is_set()
+        self._parts.spending.tick()
+        return self.budget.is_used_up or self.interrupted()
+
+    def interrupted(self) -> bool:
+        """Whether Ctrl+C was pressed."""
+        return self._parts.interrupt.is_set()
+
+    def raise_if_interrupted(self) -> None:
+        """End an interrupted run, once its workers have ended and what they finished is stored.
+
+        Raises:
+            Interrupted: Ctrl+C was pressed.
+        """
+        if self.interrupted():
+            self._parts.runners.stop()
+            raise Interrupted(f"run {self.run.run_id} was interrupted")
 
     def _check(self) -> None:
-        if self._parts.interrupt.is_set():
-            raise Interrupted(f"run {self.run.run_id} was interrupted")
+        self.raise_if_interrupted()
         self._parts.runners.check()
-
-
-SPENT = "spent/"
-"""Prefix of the metrics that say what a run has spent so far."""
-
-
-def _spent_before(store: Store, run_id: str) -> dict[str, float]:
-    """What a resumed run had spent when it stopped."""
-    spent: dict[str, float] = {}
-    for metrics in store.metrics(run_id):
-        for name, value in metrics.values.items():
-            if name.startswith(SPENT):
-                what = name.removeprefix(SPENT)
-                spent[what] = max(spent.get(what, 0.0), value)
-    return spent

@@ -39,6 +39,7 @@ class RunProgress:
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._started = time.monotonic()
+        self._before: int | None = None  # steps made before this start of the run
         self._last_line = 0.0
         if console.is_terminal:
             self._bar = Progress(
@@ -89,9 +90,12 @@ class RunProgress:
 
     def _line(self, done: int, total: int, label: str) -> None:
         now = time.monotonic()
+        if self._before is None:
+            self._before = max(0, done - 1)
         if done < total and now - self._last_line < LINE_EVERY_S:
             return
         self._last_line = now
         elapsed = now - self._started
-        left = f"{elapsed / done * (total - done):.0f} s left" if done else "time left unknown"
+        made = done - self._before
+        left = f"{elapsed / made * (total - done):.0f} s left" if made else "time left unknown"
         self._console.print(f"{label} {done}/{total}  {self._summary()}  {elapsed:.0f} s, {left}")

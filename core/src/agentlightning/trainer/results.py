@@ -13,10 +13,10 @@ from agentlightning.records import Rollout, Span
 from agentlightning.samples import CreditRules, Level, Limits, outcome, outcomes, transitions
 from agentlightning.store import Store
 from agentlightning.store.waiting import wait
-from agentlightning.trainer.scoring import Scorer
+from agentlightning.trainer.scoring import Scorer, is_scored
 
-LOOK_S = 5.0
-"""How long one wait for rollouts lasts before workers and deadline are looked at again, in seconds."""
+LOOK_S = 1.0
+"""Seconds that one wait lasts before workers, an interruption and the deadline are looked at again."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,17 @@ class ResultBuilder:
     def build(self, rollouts: Sequence[Rollout], shape: Shape) -> list[RolloutResult]:
         """Results in the order of ``rollouts``.
 
-        The runner sent an attempt's spans with its end; the endpoint's are flushed here.
+        The runner sent an attempt's spans with its end; the endpoint's are flushed here. A rollout
+        that was scored before a restart keeps that score: scoring it may cost, and come out otherwise.
         """
         self._sink.flush()
-        scores = [span for rollout in rollouts if (span := self._scorer.score(rollout))]
-        if scores:
-            self._store.add_spans(scores)
         spans: dict[str, list[Span]] = {rollout.rollout_id: [] for rollout in rollouts}
         for span in self._store.spans(list(spans)):
+            spans[span.rollout_id].append(span)
+        unscored = [rollout for rollout in rollouts if not is_scored(spans[rollout.rollout_id])]
+        scores = [score for rollout in unscored if (score := self._scorer.score(rollout))]
+        self._store.add_spans(scores)
+        for span in scores:
             spans[span.rollout_id].append(span)
         results = [_result(rollout, spans[rollout.rollout_id], shape) for rollout in rollouts]
         self._store.set_rewards({result.rollout.rollout_id: result.reward for result in results})

@@ -27,15 +27,20 @@ class Runners:
         self._executor: Executor | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
+        self._changing = threading.Lock()
+        self._stopped = False
 
     def start(self, *, serves_model: bool) -> None:
-        """Start the workers; a second call changes nothing.
+        """Start the workers; a second call changes nothing, nor does one after :meth:`stop`.
 
         Args:
             serves_model: the run serves the model, so agents need no API key of their own.
         """
-        if self._thread is not None:
-            return
+        with self._changing:
+            if self._thread is None and not self._stopped:
+                self._start(serves_model=serves_model)
+
+    def _start(self, *, serves_model: bool) -> None:
         name, options = name_and_options(self._config.runners.executor, "runners.executor")
         self._executor = executor = plugins().executors.get(name)(**options)
         spec = self._spec(serves_model=serves_model)
@@ -52,11 +57,12 @@ class Runners:
             raise AgentError("all workers have ended although the run is open; see the log for why")
 
     def stop(self) -> None:
-        """Let the workers finish what they run, for a while, and end them."""
-        if self._thread is None or self._executor is None:
-            return
-        self._executor.stop(STOP_S)
-        self._thread.join(2 * STOP_S)
+        """Let the workers finish what they run, for a while, and end them; from any thread."""
+        with self._changing:
+            if self._thread is not None and self._executor is not None and not self._stopped:
+                self._executor.stop(STOP_S)
+                self._thread.join(2 * STOP_S)
+            self._stopped = True
 
     def _work(self, executor: Executor, spec: RunnerSpec) -> None:
         try:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from agentlightning import semconv
 from agentlightning.agent import load_object
 from agentlightning.config import Config
 from agentlightning.errors import ConfigError
@@ -43,6 +44,14 @@ class Scorer:
             logger.exception("reward_function raised on rollout %s: left unscored", rollout.rollout_id)
             value = None
         return reward_span(rollout.key, value, name="reward", source="function")
+
+
+def is_scored(spans: Iterable[Span]) -> bool:
+    """Whether a reward function gave the attempt of these spans its score."""
+    return any(
+        span.kind == "reward" and span.attributes.get(semconv.REWARD_SOURCE) == "function"
+        for span in spans
+    )
 
 
 def reward_function(config: Config, tasks: Sequence[JSON]) -> tuple[Callable[..., Any] | None, str]:

@@ -23,10 +23,16 @@ from agentlightning.trainer.results import ResultBuilder
 from agentlightning.trainer.runners import Runners
 from agentlightning.trainer.scoring import Scorer
 from agentlightning.trainer.serving import Serving
+from agentlightning.trainer.spending import Spending
+from agentlightning.trainer.unfinished import cancel_unfinished
 
 
-def open_run(store: Store, config: Config) -> Run:
-    """The run to work in: a new one with its first resources, or the one to resume."""
+def open_run(store: Store, config: Config, console: Console) -> Run:
+    """The run to work in: a new one with its first resources, or the one to resume.
+
+    Raises:
+        ConfigError: the run to resume was made by another algorithm.
+    """
     if config.resume is None:
         run = store.create_run(config.run_name or config.algorithm, describe(config))
         store.publish(run.run_id, wrap_resources(config), note="as configured")
@@ -38,6 +44,8 @@ def open_run(store: Store, config: Config) -> Run:
             f"resume: run {run.run_id} was made by {earlier!r} and the configuration says "
             f"{config.algorithm!r}; resume it with the configuration it was started with"
         )
+    if unfinished := cancel_unfinished(store, run.run_id):
+        console.print(f"{unfinished} rollouts were left unfinished; those still wanted are made anew")
     return store.set_run_status(run.run_id, "open")
 
 
@@ -55,6 +63,8 @@ def session(
 ) -> Iterator[RunContext]:
     """A context for the algorithm; at the end runners stop first, then endpoint and engines.
 
+    What no worker finished is cancelled then.
+
     ``score`` is the reward function; None leaves rewards to the agent.
     """
     with ExitStack() as closing:
@@ -62,6 +72,9 @@ def session(
         closing.callback(sink.close)
         serving = Serving(store, sink, run.run_id)
         closing.callback(serving.stop)
+        spending = Spending(config.budget.fresh(), store, run.run_id)
+        closing.callback(spending.keep)
+        closing.callback(cancel_unfinished, store, run.run_id)
         runners = Runners(config, store, run, has_reward_function=score is not None)
         closing.callback(runners.stop)
         parts = Parts(
@@ -69,19 +82,24 @@ def session(
             serving=serving,
             runners=runners,
             builder=ResultBuilder(store, sink, Scorer(score)),
+            spending=spending,
             progress=closing.enter_context(RunProgress(console)),
-            interrupt=closing.enter_context(interruptible(console)),
+            interrupt=closing.enter_context(interruptible(console, then=runners.stop)),
         )
         yield RunContext(config, run, parts, train=train, val=val, run_dir=run_dir)
 
 
 @contextmanager
-def interruptible(console: Console) -> Iterator[threading.Event]:
+def interruptible(console: Console, *, then: Callable[[], None]) -> Iterator[threading.Event]:
     """An event that the first Ctrl+C sets; the second one interrupts at once.
 
-    Outside the main thread signals cannot be caught and the event is never set.
+    ``then`` is called at the first, in a thread of its own: the algorithm may look at the event only
+    minutes later. Outside the main thread signals cannot be caught and the event is never set.
     """
-    interrupted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield threading.Event()
+        return
+    interrupted, is_over = threading.Event(), threading.Event()
 
     def on_interrupt(number: int, frame: FrameType | None) -> None:
         if interrupted.is_set():
@@ -89,11 +107,16 @@ def interruptible(console: Console) -> Iterator[threading.Event]:
         interrupted.set()
         console.print("interrupted: saving and stopping (press again to stop at once)")
 
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupted
-        return
+    def follow() -> None:
+        interrupted.wait()
+        if not is_over.is_set():
+            then()
+
+    threading.Thread(target=follow, name="agl-interrupt", daemon=True).start()
     earlier = signal.signal(signal.SIGINT, on_interrupt)
     try:
         yield interrupted
     finally:
         signal.signal(signal.SIGINT, earlier)
+        is_over.set()
+        interrupted.set()  # lets the thread end

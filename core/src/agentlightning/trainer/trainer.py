@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from agentlightning.config import Config, load_config, load_dataset
-from agentlightning.errors import AgentError, ConfigError, Interrupted
+from agentlightning.errors import AgentError, ConfigError, Interrupted, RunInterrupted
 from agentlightning.executor import in_worker_process
 from agentlightning.plugins import plugins
 from agentlightning.records import JSON, LLM, Run, RunStatus
@@ -27,6 +28,8 @@ from agentlightning.trainer.summary import (
     summarise,
     write_summary,
 )
+
+logger = logging.getLogger("agentlightning.trainer")
 
 
 class Trainer:
@@ -68,7 +71,8 @@ class Trainer:
 
         Raises:
             ConfigError: no agent or no task.
-            KeyboardInterrupt: the run was interrupted; what is recorded stays and it can be resumed.
+            RunInterrupted: Ctrl+C was pressed (a ``KeyboardInterrupt``); what is recorded stays and the
+                run can be resumed.
         """
         if agent is not None:
             self.config.agent = agent
@@ -87,35 +91,37 @@ class Trainer:
         score, how_scored = reward_function(config, tasks)
         self._announce(how_scored)
         with open_store(config.store) as store:
-            run = open_run(store, config)
+            run = open_run(store, config, self._console)
             run_dir = Path(config.run_dir or f"runs/{run.name}-{run.run_id[-6:]}")
             run_dir.mkdir(parents=True, exist_ok=True)
-            with _documented(store, run, run_dir) as summary:
-                self._console.print(f"run {run.run_id} in {config.store}")
-                with (
-                    session(
-                        config,
-                        store,
-                        run,
-                        train=tasks,
-                        val=validation,
-                        run_dir=run_dir,
-                        score=score,
-                        console=self._console,
-                    ) as context,
-                    self._resumable(run),
-                ):
+            with self._resumable(run), _documented(store, run, run_dir) as summary:
+                going_on = "" if config.resume is None else "going on with "
+                self._console.print(f"{going_on}run {run.run_id} in {config.store}")
+                with session(
+                    config,
+                    store,
+                    run,
+                    train=tasks,
+                    val=validation,
+                    run_dir=run_dir,
+                    score=score,
+                    console=self._console,
+                ) as context:
                     plugins().algorithms.get(config.algorithm)(config.options).run(context)
+                    context.raise_if_interrupted()
             return self._conclude(store, run, run_dir, summary)
 
     @contextmanager
     def _resumable(self, run: Run) -> Iterator[None]:
-        """Turn the end of an interrupted run into what Python raises for Ctrl+C."""
+        """Say how to go on with an interrupted run."""
         try:
             yield
-        except Interrupted as error:
-            self._console.print(f"{error}; go on later with the key resume: {run.run_id}")
-            raise KeyboardInterrupt from error
+        except (Interrupted, KeyboardInterrupt) as error:
+            self._console.print(
+                f"run {run.run_id} was interrupted; go on with the key resume: {run.run_id}",
+                soft_wrap=True,
+            )
+            raise RunInterrupted from error
 
     def _announce(self, how_scored: str) -> None:
         defaults = ", ".join(f"{key}={value}" for key, value in sorted(self.config.defaults.items()))
@@ -145,16 +151,20 @@ def _documented(store: Store, run: Run, run_dir: Path) -> Iterator[dict[str, JSO
     """Whatever happens inside, leave the run with its status, its summary and its reward curve."""
     memory = MemoryWatch()
     summary: dict[str, JSON] = {}
-    status: RunStatus = "failed"
+
+    def document(status: RunStatus) -> None:
+        ended = store.set_run_status(run.run_id, status)
+        summary.update(summarise(store, ended, memory.stop()))
+        write_summary(run_dir, summary)
+        draw_reward_curve(store, ended, run_dir / CURVE_FILE)
+
     try:
         yield summary
-        status = "succeeded"
-    except KeyboardInterrupt:
-        status = "cancelled"
+    except BaseException as error:
+        stopped = isinstance(error, Interrupted | KeyboardInterrupt)
+        try:
+            document("cancelled" if stopped else "failed")
+        except Exception:  # what ended the run matters more, and is raised
+            logger.exception("the summary of run %s could not be written", run.run_id)
         raise
-    finally:
-        peak_mb = memory.stop()
-        run = store.set_run_status(run.run_id, status)
-        summary.update(summarise(store, run, peak_mb))
-        write_summary(run_dir, summary)
-        draw_reward_curve(store, run, run_dir / CURVE_FILE)
+    document("succeeded")
