@@ -85,7 +85,8 @@ def test_a_stopped_run_resumes_to_exactly_the_weights_of_an_unbroken_one(context
 
     first = context()
     first.stop_after = 3
-    ReinforcementLearning(config(steps=5)).run(first)
+    with pytest.raises(Interrupted, match="after 3 of 5 steps"):
+        ReinforcementLearning(config(steps=5)).run(first)
     assert sorted(first.metrics) == [1, 2, 3]
 
     second = context()
@@ -123,6 +124,21 @@ def test_an_interrupted_run_keeps_the_steps_it_made(context):
     assert ctx.kept["step"] == 2
     kept = weights_in(ctx.run_dir / ctx.kept["checkpoint"])
     assert_same(kept, ctx.served.module.state_dict())
+
+
+def test_a_step_interrupted_in_its_validation_is_kept_and_validated_later(context):
+    first = context()
+    first.interrupt_at, first.stop_after = "val-2", 2
+    with pytest.raises(Interrupted):
+        ReinforcementLearning(config(steps=4, eval_every=2)).run(first)
+    assert sorted(first.metrics) == [1, 2]
+    assert first.kept["step"] == 2
+
+    second = context()
+    second.kept, second.results = first.kept, first.results
+    ReinforcementLearning(config(steps=4, eval_every=2)).run(second)
+    assert sorted(second.metrics) == [3, 4]
+    assert sorted(second.evaluations) == [2, 4]
 
 
 def test_a_batch_without_a_row_ends_the_run_and_says_why(context, result):
@@ -163,7 +179,8 @@ def test_half_precision_computes_in_it_and_keeps_the_weights_whole(context):
 def test_a_run_whose_checkpoint_is_gone_says_what_to_give(context, tmp_path):
     ctx = context()
     ctx.stop_after = 2
-    ReinforcementLearning(config()).run(ctx)
+    with pytest.raises(Interrupted):
+        ReinforcementLearning(config()).run(ctx)
     ctx.run_dir = tmp_path / "elsewhere"
     with pytest.raises(AlgorithmError, match="cannot go on from step 2; expected the run_dir"):
         ReinforcementLearning(config()).run(ctx)

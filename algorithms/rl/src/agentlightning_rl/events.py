@@ -6,10 +6,11 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from agentlightning.algorithm import AlgorithmContext
-from agentlightning.errors import AlgorithmError
+from agentlightning.errors import AlgorithmError, Interrupted
 from agentlightning.records import JSON
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
@@ -57,21 +58,23 @@ class StepEvents(TrainerCallback):
     def on_train_begin(
         self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Serve the weights (of the checkpoint, after a restart); validate before the first step."""
+        """Serve the weights (of the checkpoint, after a restart); validate before the first step.
+
+        After a restart too, if it is time: what the last start finished of that is not run again.
+        """
         with self._lending.serving():
             self.version = self._publisher.publish(state.global_step)
-            if state.global_step == 0:
-                self._validate(0)
+            self._validate_if_due(state)
 
     def on_step_end(
         self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Serve the new weights; validate if it is time; stop if the run is to stop."""
-        step, every = state.global_step, self._config.eval_every
         with self._lending.serving():
-            self.version = self._publisher.publish(step)
-            if every and step % every == 0 and step < state.max_steps:
-                self._validate(step)
+            self.version = self._publisher.publish(state.global_step)
+            # An interruption here still has the step logged and kept; _train() raises it after that.
+            with suppress(Interrupted):
+                self._validate_if_due(state)
         if self._ctx.stopping():
             control.should_training_stop = control.should_save = True
 
@@ -105,8 +108,10 @@ class StepEvents(TrainerCallback):
         self._ctx.checkpoint({"step": step, "checkpoint": path, "watch": self._watch.state()})
         self.saved_step = step
 
-    def _validate(self, step: int) -> None:
-        if len(self._ctx.val):
+    def _validate_if_due(self, state: TrainerState) -> None:
+        step, every = state.global_step, self._config.eval_every
+        is_due = step == 0 or (every and step % every == 0 and step < state.max_steps)
+        if is_due and len(self._ctx.val):
             self._ctx.evaluate(step=step)
 
     def _check_gradient(self, step: int, norm: float) -> None:

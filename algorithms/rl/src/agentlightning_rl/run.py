@@ -100,6 +100,11 @@ class Training:
         except BudgetExhausted as error:
             logger.warning("training ends after %d steps: %s", self._trainer.state.global_step, error)
             self._save_unsaved()
+        if self._ctx.interrupted():
+            raise Interrupted(
+                f"the run was interrupted after {self._trainer.state.global_step} of "
+                f"{self._trainer.state.max_steps} steps"
+            )
 
     def _save_unsaved(self) -> None:
         """Keep the steps since the last checkpoint; what ended training came between two steps."""
