@@ -129,6 +129,58 @@ def test_an_interrupted_run_goes_on_to_the_very_same_weights(context, tmp_path: 
     assert all(torch.allclose(weights[0][name], weights[1][name], atol=1e-6) for name in weights[0])
 
 
+def interrupt_the_last_validation(ctx, monkeypatch):
+    def evaluate(resources=None, *, step):
+        if step:
+            raise Interrupted("pressed while the trained model was validated")
+
+    monkeypatch.setattr(ctx, "evaluate", evaluate)
+    with pytest.raises(Interrupted):
+        run(ctx, steps=5, batch_size=3)
+
+
+def model_of(ctx):
+    return AutoModelForCausalLM.from_pretrained(ctx.run_dir / "model").state_dict()
+
+
+def test_a_run_interrupted_after_its_training_is_not_trained_again(context, monkeypatch):
+    first = context(train=ROWS, val=TASKS)
+    interrupt_the_last_validation(first, monkeypatch)
+    trained = model_of(first)
+    second = context(train=ROWS, val=TASKS, run=first.run)
+    run(second, steps=5, batch_size=3)
+    assert second.done == []
+    assert list(second.rewards) == [5]
+    assert all(torch.equal(trained[name], value) for name, value in model_of(second).items())
+
+
+def test_a_run_killed_at_its_last_checkpoint_makes_no_step_more(context):
+    first = context(train=ROWS, val=TASKS)
+    run(first, steps=5, batch_size=3, save_every=1)
+    trained = model_of(first)
+    first.checkpoint({"step": 5})  # killed before it could say that the training is done
+    second = context(train=ROWS, val=TASKS, run=first.run)
+    run(second, steps=5, batch_size=3, save_every=1)
+    assert second.done == []
+    assert all(torch.equal(trained[name], value) for name, value in model_of(second).items())
+
+
+def test_more_steps_than_a_finished_training_had_are_refused(context, monkeypatch):
+    first = context(train=ROWS, val=TASKS)
+    interrupt_the_last_validation(first, monkeypatch)
+    with pytest.raises(AlgorithmError, match="5 steps were asked for"):
+        run(context(train=ROWS, val=TASKS, run=first.run), steps=8, batch_size=3)
+
+
+def test_a_run_whose_checkpoint_is_gone_says_what_to_give(context, tmp_path: Path):
+    first = context(train=ROWS, stop_at=2)
+    with pytest.raises(Interrupted):
+        run(first, steps=4)
+    moved = context(train=ROWS, run=first.run, run_dir=tmp_path / "elsewhere")
+    with pytest.raises(AlgorithmError, match=r"elsewhere.*expected the run_dir of the stopped run"):
+        run(moved, steps=4)
+
+
 def test_a_used_up_budget_ends_training_with_what_there_is(context, caplog):
     ctx = context(train=ROWS, stop_at=5)
     ctx.budget.seconds, ctx.budget.spent = 1.0, {"seconds": 2.0}
@@ -146,7 +198,7 @@ def test_checkpoints_are_kept_when_asked_for(context):
         "checkpoint-4",
         "checkpoint-6",
     }
-    assert ctx.restore() == {"step": 6}
+    assert ctx.restore()["step"] == 6
 
 
 def test_without_steps_the_rows_are_passed_so_many_times(context):

@@ -12,13 +12,7 @@ from agentlightning.algorithm import AlgorithmContext
 from agentlightning.errors import AlgorithmError
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-_LIMITED: Final = ("rollouts", "llm_calls", "seconds", "tokens")
 _KEPT: Final = ("loss", "learning_rate", "grad_norm")
-
-
-def is_interrupted(ctx: AlgorithmContext) -> bool:
-    """Whether the run is to stop although its budget is not used up: it can be resumed."""
-    return ctx.stopping() and all(ctx.budget.left(what) > 0 for what in _LIMITED)
 
 
 class StepEvents(TrainerCallback):
@@ -43,7 +37,7 @@ class StepEvents(TrainerCallback):
         self._ctx.progress(state.global_step, self._steps, "sft")
         if self._ctx.stopping() and state.global_step < self._steps:
             control.should_training_stop = True
-            control.should_save = is_interrupted(self._ctx)
+            control.should_save = self._ctx.interrupted()
 
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any

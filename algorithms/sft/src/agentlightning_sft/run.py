@@ -8,13 +8,19 @@ from typing import Final
 
 from agentlightning.algorithm import AlgorithmContext
 from agentlightning.engine import FullDir
-from agentlightning.errors import BudgetExhausted, DatasetError, Interrupted, NoSamples
+from agentlightning.errors import (
+    AlgorithmError,
+    BudgetExhausted,
+    DatasetError,
+    Interrupted,
+    NoSamples,
+)
 from agentlightning.records import JSON, LLM, Resources
 from transformers.utils import logging as transformers_logging
 
 from agentlightning_sft.chats import chat_examples, is_chat
 from agentlightning_sft.config import SFTConfig
-from agentlightning_sft.events import StepEvents, is_interrupted
+from agentlightning_sft.events import StepEvents
 from agentlightning_sft.examples import Example, Examples, reasons
 from agentlightning_sft.model import length_limit, lora_config, open_model
 from agentlightning_sft.recorded import RecordedRun
@@ -27,6 +33,8 @@ RESOURCE: Final = "llm"
 """The resource that is trained."""
 
 CHECKPOINTS: Final = "checkpoints"
+MODEL: Final = "model"
+"""The folder of ``run_dir`` that the trained model goes to."""
 
 
 def fine_tune(config: SFTConfig, ctx: AlgorithmContext) -> Resources:
@@ -46,7 +54,9 @@ class FineTuning:
     def __init__(self, config: SFTConfig, ctx: AlgorithmContext) -> None:
         self._config = config
         self._ctx = ctx
-        model = str(ctx.config.model)
+        self._restored = ctx.restore() or {}
+        self._is_trained = bool(self._restored.get("is_trained"))
+        model = str(ctx.run_dir / MODEL if self._is_trained else ctx.config.model)
         module, self._tokenizer = open_model(model)
         self._tokenise = ChatTokeniser(
             self._tokenizer, assistant_only=config.assistant_only, model=model
@@ -56,7 +66,6 @@ class FineTuning:
         self._chats, self._tasks = self._validation(limit)
         self._announce(examples)
         self._steps = config.total_steps(len(examples))
-        self._restored = ctx.restore()
         self._trainer = self._trainer_for(module, examples)
 
     def run(self) -> Resources:
@@ -66,9 +75,8 @@ class FineTuning:
             ctx.serve(ctx.engine(), name=RESOURCE)
         if not self._restored:
             self._validate(0)
-        done = self._train()
-        directory = ctx.run_dir / "model"
-        self._trainer.save(directory)
+        done = self._earlier() if self._is_trained else self._train()
+        directory = ctx.run_dir / MODEL
         version = 1
         if self._tasks:
             served = ctx.publish({}, weights={RESOURCE: FullDir(directory)}, note="trained weights")
@@ -140,17 +148,38 @@ class FineTuning:
             callbacks=[StepEvents(ctx, self._steps)],
         )
 
+    def _earlier(self) -> int:
+        """The updates of a training that an earlier start of the run has finished."""
+        done = int(self._restored["step"])
+        if done < self._steps:
+            raise AlgorithmError(
+                f"the run is trained, {done} steps were asked for when it was started and now "
+                f"{self._steps}; expected as many. To go further, start a new run on its model"
+            )
+        return done
+
     def _train(self) -> int:
-        """Train to the end, or as far as the budget goes; returns the updates made.
+        """Train and save the model; returns the updates made in all.
 
         Raises:
             Interrupted: the run was interrupted; a checkpoint was kept.
         """
+        done = self._update()
+        self._trainer.save(self._ctx.run_dir / MODEL)
+        if done >= self._steps:
+            self._ctx.checkpoint({"step": done, "is_trained": True})
+        return done
+
+    def _update(self) -> int:
+        """Update the weights to the end, or as far as the budget goes."""
         checkpoint = self._checkpoint()
+        if checkpoint is not None and self._restored["step"] >= self._steps:
+            self._trainer.load(checkpoint)
+            return int(self._restored["step"])
         self._trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         done = int(self._trainer.state.global_step)
         if done < self._steps:
-            if is_interrupted(self._ctx):
+            if self._ctx.interrupted():
                 raise Interrupted(
                     f"run {self._ctx.run.run_id} was interrupted after {done} of {self._steps} steps"
                 )
@@ -163,10 +192,13 @@ class FineTuning:
         if not self._restored:
             return None
         directory = self._ctx.run_dir / CHECKPOINTS / f"checkpoint-{self._restored['step']}"
-        if directory.is_dir():
-            return directory
-        logger.warning("the checkpoint %s is gone; training starts anew", directory)
-        return None
+        if not directory.is_dir():
+            raise AlgorithmError(
+                f"the checkpoint {directory} is gone, so the run cannot go on from step "
+                f"{self._restored['step']}; expected the run_dir of the stopped run. Give that, or "
+                "start a new run"
+            )
+        return directory
 
     def _validate(self, step: int) -> None:
         """The loss on held-out chats, or the agent's reward on validation tasks."""

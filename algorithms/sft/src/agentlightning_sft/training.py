@@ -75,6 +75,10 @@ class ExampleTrainer(SFTTrainer):
         total, count = negative_log_likelihood(model, inputs)
         return total / torch.as_tensor(num_items_in_batch or count).clamp(min=1)
 
+    def load(self, checkpoint: Path) -> None:
+        """Take the weights of a finished training's checkpoint; ``train`` would make one step more."""
+        self._load_from_checkpoint(str(checkpoint))
+
     def save(self, directory: Path) -> None:
         """Write the trained model where plain ``transformers`` reads it; training ends with this."""
         module = self.accelerator.unwrap_model(self.model)
