@@ -207,7 +207,7 @@ def test_tool_calls_in_alternating_pieces_are_put_together(bench: Bench):
     ("parts", "error"),
     [
         ((START, delta("a")), "ended before the reply did"),
-        ((START, b"data: {broken\n\n", delta("a", end="stop"), DONE), "cannot be read"),
+        ((START, b"data: {broken\n\n", delta("a", end="stop"), DONE), "is not JSON"),
         ((START, b'data: {"choices": 3}\n\n', delta("a", end="stop"), DONE), "cannot be read"),
         ((START, b'data: {"error": {"message": "out of memory"}}\n\n', DONE), "out of memory"),
         ((), "ended before the reply did"),
@@ -230,6 +230,23 @@ def test_pieces_cut_anywhere_and_with_odd_separators_are_read(bench: Bench):
         lines(bench, claim)
     (call,) = bench.calls(claim)
     assert call.choices[0].message["content"] == "a\u2028b\u0085c"
+
+
+def test_events_are_read_as_the_standard_has_them(bench: Bench):
+    """Carriage returns as line ends, data over several lines, fields that nobody here knows."""
+    piece = {"index": 0, "delta": {"content": "a", "mood": "sun"}, "token_ids": [97]}
+    spread = json.dumps({"choices": [piece]}, indent=1).replace("\n", "\rdata:")
+    model = StreamingModel(
+        b": hello\r\r", START.replace(b"\r\n", b"\r"), b"event: x\rdata:" + spread.encode() + b"\r\r",
+        delta(mood="ny", end="stop"), DONE,
+    )  # fmt: skip
+    with served(bench, model.answer) as claim:
+        pieces = lines(bench, claim)
+    (call,) = bench.calls(claim)
+    assert call.complete
+    assert list(call.choices[0].response_ids) == [97]
+    assert call.choices[0].message == {"role": "assistant", "content": "a", "mood": "sunny"}
+    assert [piece["choices"][0]["delta"].get("mood") for piece in pieces] == [None, "sun", "ny"]
 
 
 def test_several_choices_are_complete_only_together(bench: Bench):

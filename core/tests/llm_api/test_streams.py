@@ -3,7 +3,7 @@ import json
 
 import pytest
 from agentlightning.llm_api import read_call
-from agentlightning.llm_api.sse import EventReader
+from agentlightning.llm_api.sse import EventReader, write_event
 from agentlightning.llm_api.streams import StreamedReply
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +34,7 @@ def record(reply, api="chat"):
         request={},
         response=reply.body(),
         complete=reply.complete,
+        error=reply.problem,
         streamed=True,
     )
 
@@ -158,18 +159,48 @@ def test_an_error_within_a_stream_makes_it_incomplete():
     "odd",
     [
         [1],
-        {"choices": {}},
+        {"choices": {"index": 0}},
         {"choices": [3]},
-        {
-            "choices": [
-                {"delta": {"content": {"a": 1}}},
-                {"delta": {"tool_calls": [None, {"function": None}]}},
-            ]
-        },
     ],
 )
-def test_chunks_of_odd_shapes_raise_nothing(odd):
+def test_events_of_odd_shapes_make_it_incomplete(odd):
+    reply = read(sse(chunk({"content": "a"}), odd, chunk({"content": "b"}, finish_reason="stop")))
+    assert not reply.complete
+    assert "of the stream" in record(reply).error
+    assert reply.body()["choices"][0]["message"]["content"] == "ab"
+
+
+def test_parts_of_odd_shapes_raise_nothing():
+    odd = {
+        "choices": [
+            {"delta": {"content": {"a": 1}}},
+            {"delta": {"tool_calls": [None, {"function": None}]}},
+        ]
+    }
     record(read(sse(chunk({"content": "a"}), odd, chunk({"content": "b", "tool_calls": []}))))
+
+
+def test_of_several_choices_asked_for_none_may_be_missing():
+    reply = StreamedReply("chat", choices=2)
+    reply.feed(sse(chunk({"content": "a"}, finish_reason="stop"), done=False))
+    assert not reply.ended
+    reply.feed(sse({"choices": [{"index": 1, "delta": {}, "finish_reason": "stop"}]}, done=False))
+    assert reply.ended
+
+
+def test_a_tool_call_without_a_type_gets_the_only_one_there_is():
+    piece = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}
+    reply = read(sse(chunk({"tool_calls": [piece]}, finish_reason="tool_calls")))
+    (call,) = reply.body()["choices"][0]["message"]["tool_calls"]
+    assert call == {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+@given(st.text())
+def test_what_is_written_as_an_event_is_read_as_it_was(text):
+    text = text.replace("\r", "")  # a line end within a field, which no field can hold
+    assert list(EventReader().feed(write_event(text.encode(errors="replace")))) == (
+        [text.encode(errors="replace").decode()]
+    )
 
 
 def test_completions_and_responses_streams_are_read():

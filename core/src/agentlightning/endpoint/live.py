@@ -14,9 +14,11 @@ from agentlightning.endpoint.asking import for_agent, outgoing
 from agentlightning.endpoint.gate import Gate
 from agentlightning.endpoint.ledger import Ledger, Try
 from agentlightning.endpoint.replies import Answer, failure, response_of
-from agentlightning.endpoint.streaming import DONE, MEDIA_TYPE, Gathering, data_of, event
+from agentlightning.endpoint.streaming import LAST_EVENT, MEDIA_TYPE
 from agentlightning.endpoint.upstream import OverHttp
 from agentlightning.errors import Deadline
+from agentlightning.llm_api.sse import EventReader, write_event
+from agentlightning.llm_api.streams import StreamedReply
 from agentlightning.records import JSON
 
 if TYPE_CHECKING:
@@ -38,8 +40,8 @@ class LiveStream:
         self._gate = gate
         self._ledger = ledger
         self._pause_s = pause_s
-        self._gathering = Gathering()
-        self._problem: str | None = None
+        self._reply = StreamedReply("chat", choices=this.ask.choices)
+        self._broken: str | None = None
         self._recorded = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,52 +78,52 @@ class LiveStream:
 
         ending: list[bytes] = []
         try:
-            async for data in data_of(response.aiter_bytes()):
-                if data == DONE:
-                    break
+            async for data in _data_of(response.aiter_bytes()):
                 passed_on = self._take(data)
-                if self._gathering.finished(self._this.ask.choices):
+                if self._reply.finished:
+                    break
+                if self._reply.ended:
                     ending.append(passed_on)
                 elif passed_on:
                     yield passed_on
         except httpx.HTTPError as error:
             broken = self._upstream.broken(error)
-            self._problem = broken.error
-            ending.append(event(broken.content))
+            self._broken = broken.error
+            ending.append(write_event(broken.content))
         self._record("the stream ended before the reply did")
-        yield b"".join((*ending, event(DONE)))
+        yield b"".join((*ending, LAST_EVENT))
 
-    def _take(self, data: bytes) -> bytes:
-        """Gather one event; returns what of it is passed on."""
-        try:
-            piece = msgspec.json.decode(data, type=dict)
-            if piece.get("error"):
-                self._problem = (
-                    f"the model server sent an error: {data[:500].decode('utf-8', 'replace')}"
-                )
-            self._gathering.add(piece)
-        except (msgspec.DecodeError, TypeError, AttributeError, ValueError) as error:
-            self._problem = f"a piece of the stream cannot be read: {error}"
-            return event(data)
-        return self._shown(piece)
+    def _take(self, data: str) -> bytes:
+        """Take one event; returns what of it is passed on, all of it if it cannot be read."""
+        event = self._reply.take(data)
+        return write_event(data.encode()) if event is None else self._shown(event)
 
-    def _shown(self, piece: dict[str, JSON]) -> bytes:
+    def _shown(self, event: dict[str, JSON]) -> bytes:
         ask = self._this.ask
-        shown = for_agent(piece, ask)
+        shown = for_agent(event, ask)
         if not ask.wants_usage:
             shown.pop("usage", None)
-            if piece.get("usage") is not None and not piece.get("choices"):
+            if event.get("usage") is not None and not event.get("choices"):
                 return b""
-        return event(msgspec.json.encode(shown))
+        return write_event(msgspec.json.encode(shown))
 
     def _record(self, unless_finished: str) -> None:
         """Write the record, once; ``unless_finished`` says what is wrong with a reply in the middle."""
         if self._recorded:
             return
         self._recorded = True
-        finished = self._gathering.finished(self._this.ask.choices)
-        problem = self._problem or (None if finished else unless_finished)
-        reply = self._gathering.reply()
+        unfinished = None if self._reply.ended else unless_finished
+        problem = self._broken or self._reply.problem or unfinished
+        reply = self._reply.body() or {}
         self._ledger.record(self._this, Answer(200, reply), complete=problem is None, error=problem)
         if problem is None:
             self._this.call.reply = Answer(200, for_agent(reply, self._this.ask))
+
+
+async def _data_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
+    reader = EventReader()
+    async for chunk in chunks:
+        for data in reader.feed(chunk):
+            yield data
+    for data in reader.end():
+        yield data

@@ -1,4 +1,4 @@
-"""Server-sent events, read piece by piece as the bytes pass."""
+"""Server-sent events: read piece by piece as the bytes pass, and written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+DONE: Final = "[DONE]"
+"""The data of the last event of a stream of chat completions."""
+
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+
+
+def write_event(data: bytes) -> bytes:
+    """One event; data of several lines takes a field for each."""
+    return b"".join(b"data: " + line + b"\n" for line in data.split(b"\n")) + b"\n"
 
 
 class EventReader:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from agentlightning.llm_api.sse import EventReader
+from agentlightning.llm_api.sse import DONE, EventReader
 from agentlightning.records import Api
 
 _LAST_EVENTS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
@@ -16,32 +16,65 @@ _ONCE: Final = frozenset({"role", "id", "type", "name", "finish_reason", "stop_r
 class StreamedReply:
     """A reply that arrives as server-sent events (chat completions, completions, Responses).
 
+    Args:
+        api: the protocol.
+        choices: how many replies were asked for.
+
     Attributes:
         finished: the stream said its last word (``[DONE]`` or a terminal event).
-        problem: what could not be read; such a reply is never complete.
+        problem: what could not be read, or the error that the stream carried; such a reply is never
+            complete.
     """
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, *, choices: int = 1) -> None:
         self.finished = False
         self.problem: str | None = None
         self._api = api
+        self._asked = choices
         self._events = EventReader()
         self._body: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
 
     def feed(self, piece: bytes) -> None:
         """Take bytes as they pass."""
-        self._take(self._events.feed(piece))
+        for data in self._events.feed(piece):
+            self.take(data)
 
     def end(self) -> None:
         """No more bytes will come."""
-        self._take(self._events.end())
+        for data in self._events.end():
+            self.take(data)
+
+    def take(self, data: str) -> dict[str, Any] | None:
+        """Take the data of one event, for those who read the events themselves.
+
+        Returns:
+            The event; None if it is the last word or cannot be read.
+        """
+        if self.finished or data == DONE:
+            self.finished = True
+            return None
+        try:
+            event = json.loads(data)
+        except ValueError:
+            self.problem = f"an event of the stream is not JSON: {data[:80]!r}"
+            return None
+        if not isinstance(event, dict):
+            self.problem = f"an event of the stream is JSON but not an object: {data[:80]!r}"
+            return None
+        self._add(event)
+        return event
+
+    @property
+    def ended(self) -> bool:
+        """Whether every choice that was asked for has its finish reason."""
+        reasons = [choice.get("finish_reason") for choice in self._choices.values()]
+        return len(reasons) >= self._asked and all(reasons)
 
     @property
     def complete(self) -> bool:
-        """Whether the whole reply was seen: the last word, or the finish reason of every choice."""
-        closed = self._choices and all(c.get("finish_reason") for c in self._choices.values())
-        return self.problem is None and (self.finished or bool(closed))
+        """Whether the whole reply was seen: the last word, or the end of every choice."""
+        return self.problem is None and (self.finished or self.ended)
 
     def body(self) -> dict[str, Any] | None:
         """The reply so far, in the shape of one that was not streamed; None if nothing came."""
@@ -49,21 +82,6 @@ class StreamedReply:
             return self._body or None
         choices = [self._closed(self._choices[index]) for index in sorted(self._choices)]
         return {**self._body, "choices": choices}
-
-    def _take(self, events: Iterator[str]) -> None:
-        for data in events:
-            if self.finished:
-                return
-            if data == "[DONE]":
-                self.finished = True
-                return
-            try:
-                event = json.loads(data)
-            except ValueError:
-                self.problem = f"an event of the stream is not JSON: {data[:80]!r}"
-                continue
-            if isinstance(event, Mapping):
-                self._add(event)
 
     def _add(self, event: Mapping[str, Any]) -> None:
         if self._api == "messages":
@@ -82,16 +100,21 @@ class StreamedReply:
 
     def _add_chunk(self, chunk: Mapping[str, Any]) -> None:
         for key, value in chunk.items():
-            if key != "choices" and value is not None:
+            if key not in {"choices", "error"} and value is not None:
                 self._body[key] = value
         if self._body.get("object") == "chat.completion.chunk":
             self._body["object"] = "chat.completion"
-        choices = chunk.get("choices")
-        for choice in choices if isinstance(choices, list) else ():
-            if isinstance(choice, Mapping):
-                index = choice.get("index")
-                place = index if isinstance(index, int) else 0
-                _grow(self._choices.setdefault(place, {"index": place}), choice)
+        if error := chunk.get("error"):
+            message = error.get("message") if isinstance(error, Mapping) else None
+            self.problem = f"the stream carried an error: {message or error}"
+        choices = chunk.get("choices") or []
+        if not isinstance(choices, list) or not all(isinstance(one, Mapping) for one in choices):
+            self.problem = f"the choices of an event of the stream cannot be read: {str(choices)[:80]}"
+            return
+        for choice in choices:
+            index = choice.get("index")
+            place = index if isinstance(index, int) else 0
+            _grow(self._choices.setdefault(place, {"index": place}), choice)
 
     def _closed(self, choice: Mapping[str, Any]) -> dict[str, Any]:
         """A choice with its ``delta`` under the name a whole reply has, tool calls as a list."""
@@ -100,11 +123,13 @@ class StreamedReply:
             return {**closed, "text": choice.get("text", "")}
         message = {"role": "assistant", "content": None, **choice.get("delta", {})}
         if calls := message.get("tool_calls"):
-            message["tool_calls"] = [
-                {key: value for key, value in call.items() if key != "index"}
-                for _, call in sorted(calls.items())
-            ]
+            message["tool_calls"] = [_tool_call(call) for _, call in sorted(calls.items())]
         return {**closed, "message": message}
+
+
+def _tool_call(gathered: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool call without its place, and with the type that some servers leave out of streams."""
+    return {"type": "function"} | {key: value for key, value in gathered.items() if key != "index"}
 
 
 def _grow(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:
