@@ -24,7 +24,7 @@ from agentlightning.endpoint.incoming import bearer_token, decoded, read_body, w
 from agentlightning.endpoint.ledger import Ledger, Try
 from agentlightning.endpoint.live import LiveStream
 from agentlightning.endpoint.replies import Answer, Refused, failure, json_response, response_of
-from agentlightning.endpoint.served import Served, ServedModels, Weights
+from agentlightning.endpoint.served import ModelVersion, ServedModel, ServedModels
 from agentlightning.endpoint.streaming import MEDIA_TYPE, as_events
 from agentlightning.endpoint.upstream import OverHttp, upstream_for
 from agentlightning.engine import EngineInfo
@@ -96,8 +96,8 @@ class Endpoint:
             sampling: request fields forced on training rollouts (``temperature``, ``top_p``).
         """
         upstream = upstream_for(engine, api_key, timeout_s=self._timeout_s)
-        weights = Weights(engine.model, llm.version)
-        self._models.add(run_id, Served(llm, engine, upstream, dict(sampling or {}), weights))
+        current = ModelVersion(engine.model, llm.version)
+        self._models.add(run_id, ServedModel(llm, engine, upstream, dict(sampling or {}), current))
 
     @contextmanager
     def paused(self, *, drain_s: float) -> Iterator[None]:
@@ -137,7 +137,7 @@ class Endpoint:
             return self._refusal(refused)
         data = [
             {
-                "id": served.weights.model,
+                "id": served.current.name,
                 "object": "model",
                 "created": 0,
                 "owned_by": "agentlightning",
@@ -207,10 +207,10 @@ class Endpoint:
             try:
                 async with self._gate.passing(timeout_s=self._pause_s):
                     closings = self._gate.closings
-                    weights = served.weights
-                    this.version = weights.version
+                    current = served.current
+                    this.version = current.version
                     ids = served.engine.returns_token_ids
-                    body = outgoing(this.ask, model=weights.model, token_ids=ids, stream=False)
+                    body = outgoing(this.ask, model=current.name, token_ids=ids, stream=False)
                     answer = await served.upstream.ask(body)
             except Deadline as error:
                 return failure(503, str(error), "paused")

@@ -11,7 +11,7 @@ from agentlightning import semconv
 from agentlightning.endpoint.asking import Ask
 from agentlightning.endpoint.attempts import AttemptState, Call
 from agentlightning.endpoint.replies import Answer
-from agentlightning.endpoint.served import Served
+from agentlightning.endpoint.served import ServedModel
 from agentlightning.llm_api import CallHeaders, llm_span, read_call
 from agentlightning.recording.ids import root_span_id_of, trace_id_of
 from agentlightning.recording.sink import Sink
@@ -32,7 +32,7 @@ class Try:
     attempt: AttemptState
     call: Call
     headers: CallHeaders
-    served: Served
+    served: ServedModel
     ask: Ask
     start_ns: int
     version: int | None = None

@@ -61,11 +61,11 @@ class LiveStream:
 
     def _opened(self) -> AbstractAsyncContextManager[httpx.Response | Answer]:
         served = self._this.served
-        weights = served.weights
-        self._this.version = weights.version
+        current = served.current
+        self._this.version = current.version
         ids = served.engine.returns_token_ids
         return self._upstream.opened(
-            outgoing(self._this.ask, model=weights.model, token_ids=ids, stream=True)
+            outgoing(self._this.ask, model=current.name, token_ids=ids, stream=True)
         )
 
     async def _refuse(self, answer: Answer, scope: Scope, receive: Receive, send: Send) -> None:

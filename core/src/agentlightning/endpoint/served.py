@@ -14,20 +14,20 @@ from agentlightning.errors import ConfigError
 from agentlightning.records import JSON, LLM, Mode
 
 
-class Weights(NamedTuple):
+class ModelVersion(NamedTuple):
     """What an engine serves at one moment: the name it has for it, and its version."""
 
-    model: str
+    name: str
     version: int
 
 
 @dataclass
-class Served:
+class ServedModel:
     """One model of a run and where it is served.
 
     Attributes:
         names: every name it can be asked for; a name of earlier weights leads to the newest.
-        weights: replaced as a whole, so that name and version always belong together.
+        current: replaced as a whole, so that name and version always belong together.
         forced: sampling that beats the agent's on training rollouts.
     """
 
@@ -35,7 +35,7 @@ class Served:
     engine: EngineInfo
     upstream: InProcess | OverHttp
     forced: Mapping[str, JSON]
-    weights: Weights
+    current: ModelVersion
     names: set[str] = field(default_factory=set)
 
     def forced_in(self, mode: Mode) -> Mapping[str, JSON]:
@@ -48,19 +48,19 @@ class ServedModels:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._runs: dict[str, tuple[Served, ...]] = {}
-        self._replaced: list[Served] = []
+        self._runs: dict[str, tuple[ServedModel, ...]] = {}
+        self._replaced: list[ServedModel] = []
 
-    def add(self, run_id: str, served: Served) -> None:
+    def add(self, run_id: str, served: ServedModel) -> None:
         """Serve a model; one of that name is replaced."""
-        served.names |= {served.llm.model, served.weights.model}
+        served.names |= {served.llm.model, served.current.name}
         with self._lock:
             before = self._runs.get(run_id, ())
             kept = tuple(other for other in before if served.llm.model not in other.names)
             self._replaced += [other for other in before if other not in kept]
             self._runs[run_id] = (*kept, served)
 
-    def find(self, run_id: str, asked: JSON) -> Served:
+    def find(self, run_id: str, asked: JSON) -> ServedModel:
         """The model asked for, else the only one there is.
 
         Raises:
@@ -72,10 +72,10 @@ class ServedModels:
                 return served
         if len(models) == 1:
             return models[0]
-        names = ", ".join(served.weights.model for served in models) or "no model"
+        names = ", ".join(served.current.name for served in models) or "no model"
         raise Refused(404, f"the run {run_id} serves {names}; asked for {asked!r}", "model_not_found")
 
-    def of_run(self, run_id: str) -> tuple[Served, ...]:
+    def of_run(self, run_id: str) -> tuple[ServedModel, ...]:
         """All models of a run."""
         return self._runs.get(run_id, ())
 
@@ -95,11 +95,11 @@ class ServedModels:
                 )
                 raise ConfigError(f"no model {model!r} is served; served: {', '.join(known) or 'none'}")
             for served in found:
-                served.weights = Weights(new_model or served.weights.model, version)
+                served.current = ModelVersion(new_model or served.current.name, version)
                 # A new set: `find` may be looking into the old one.
-                served.names = served.names | {served.weights.model}
+                served.names = served.names | {served.current.name}
 
-    def __iter__(self) -> Iterator[Served]:
+    def __iter__(self) -> Iterator[ServedModel]:
         """Every model, replaced ones included: their connections may still be open."""
         with self._lock:
             current = [served for models in self._runs.values() for served in models]
