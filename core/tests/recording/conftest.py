@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import msgspec
+import openai
 import pytest
 from agentlightning.recording import seam, threads
 from agentlightning.recording.attempt import attempt
@@ -52,6 +53,34 @@ def recording():
 def server():
     with ModelServer() as running:
         yield running
+
+
+@pytest.fixture
+def key():
+    """An API key that must be found nowhere."""
+    return "sk-the-users-own-secret-key"
+
+
+@pytest.fixture
+def client(server, key):
+    """Makes clients of the scripted server."""
+
+    def make(**options):
+        return openai.OpenAI(**{"base_url": server.url, "api_key": key, "max_retries": 0, **options})
+
+    return make
+
+
+@pytest.fixture
+def async_client(server, key):
+    """Makes clients of the scripted server whose calls are awaited."""
+
+    def make(**options):
+        return openai.AsyncOpenAI(
+            **{"base_url": server.url, "api_key": key, "max_retries": 0, **options}
+        )
+
+    return make
 
 
 @pytest.fixture

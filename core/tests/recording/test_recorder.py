@@ -211,3 +211,36 @@ def test_emitting_outside_a_rollout_warns_once_and_says_what_to_do(caplog):
         "agl.emit_message",
     ]
     assert "Trainer.fit" in caplog.text
+
+
+class Fails:
+    def __init__(self):
+        raise RuntimeError("a class is not to be called")
+
+    def __repr__(self):
+        raise RuntimeError("nor shown")
+
+
+def test_strange_values_neither_break_the_agent_nor_the_record(recording):
+    strange = object.__new__(Fails)
+    recorder = Recorder()
+    with recording.rollout() as context:
+        handle = recorder.start(
+            "tool",
+            "t",
+            attributes={
+                "cls": Fails,
+                1: "x",
+                "nan": float("nan"),
+                "bytes": b"\xff",
+                "odd": strange,
+                "lock": threading.Lock(),
+            },
+        )
+        handle.tool_result({"again": [strange, {2: float("inf")}]})
+        handle.end()
+    (span,) = recording.spans(context, "tool")
+    assert span.attributes["1"] == "x"
+    assert span.attributes["nan"] == "nan"
+    assert "Fails" in span.attributes["cls"]
+    assert "repr fails" in span.attributes["odd"]

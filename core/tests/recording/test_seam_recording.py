@@ -1,0 +1,141 @@
+"""What the record of a call holds, whichever way the agent asks."""
+
+import asyncio
+import logging
+
+import openai
+import pytest
+from agentlightning.recording import seam
+from agentlightning.recording.recorder import Recorder
+from agentlightning.testing.model_server import RawReply
+from pydantic import BaseModel
+
+pytestmark = pytest.mark.usefixtures("installed")
+
+HI = [{"role": "user", "content": "hi"}]
+
+
+class Answer(BaseModel):
+    a: int
+
+
+def test_a_call_is_recorded_with_what_was_sent_and_what_came_back(recording, server, client):
+    with recording.rollout() as context:
+        reply = client().chat.completions.create(model="m", messages=HI, temperature=0.5, logprobs=True,
+                                                 extra_body={"return_token_ids": True})  # fmt: skip
+    assert reply.choices[0].message.content == "ok"
+    (call,) = recording.calls(context)
+    assert call.request == server.requests[0].body
+    assert (call.model, call.temperature, call.complete, call.streamed) == ("m", 0.5, True, False)
+    assert call.response_id == reply.id
+    assert call.usage["prompt_tokens"] == len(call.prompt_ids)
+    assert bytes(call.choices[0].response_ids) == b"ok<end>"
+    assert list(call.choices[0].logprobs) == [-0.25] * 7
+    assert call.base_url == server.url
+
+
+WAYS = {
+    "create": lambda m: m.chat.completions.create(model="m", messages=HI),
+    "parse": lambda m: m.chat.completions.parse(model="m", messages=HI, response_format=Answer),
+    "raw": lambda m: m.chat.completions.with_raw_response.create(model="m", messages=HI),
+    "responses": lambda m: m.responses.create(model="m", input="hi"),
+    "responses_parse": lambda m: m.responses.parse(model="m", input="hi", text_format=Answer),
+    "responses_raw": lambda m: m.responses.with_raw_response.create(model="m", input="hi"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_ask_gives_one_record(recording, server, way, client):
+    server.reply = lambda request: '{"a": 1}'
+    with recording.rollout() as context:
+        result = WAYS[way](client())
+    if "parse" in way:
+        parsed = result.output_parsed if "responses" in way else result.choices[0].message.parsed
+        assert parsed == Answer(a=1)
+    if "raw" in way:
+        assert result.parse().id
+    (call,) = recording.calls(context)
+    assert call.complete
+    assert call.usage
+    assert '{"a": 1}' in str(call.choices[0].message)
+
+
+async def _ask_async(model, way):
+    async with model:
+        return await WAYS[way](model)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_ask_gives_one_record_when_awaited(recording, server, way, async_client):
+    server.reply = lambda request: '{"a": 1}'
+    with recording.rollout() as context:
+        asyncio.run(_ask_async(async_client(), way))
+    (call,) = recording.calls(context)
+    assert call.complete
+    assert '{"a": 1}' in str(call.choices[0].message)
+
+
+def test_a_client_built_before_the_seam_is_covered(recording, client):
+    seam.uninstall()
+    early = client()
+    seam.install()
+    with recording.rollout() as context:
+        early.chat.completions.create(model="m", messages=HI)
+    assert len(recording.calls(context)) == 1
+
+
+def test_sdk_retries_are_one_record(recording, server, client):
+    tries = []
+
+    def reply(request):
+        tries.append(request)
+        return RawReply(b"{}", status=500) if len(tries) == 1 else "fine"
+
+    server.reply = reply
+    model = client(max_retries=2)
+    with recording.rollout() as context:
+        model.chat.completions.create(model="m", messages=HI)
+    (call,) = recording.calls(context)
+    assert len(tries) == 2
+    assert (call.retries, call.complete) == (1, True)
+
+
+def test_keys_are_never_recorded(recording, server, caplog, client, key):
+    caplog.set_level(logging.DEBUG, "agentlightning")
+    server.reply = lambda request: RawReply(
+        f'{{"error": {{"message": "bad key {key}"}}}}'.encode(), status=401
+    )
+    with recording.rollout() as context:
+        with pytest.raises(openai.AuthenticationError):
+            client().chat.completions.create(
+                model="m", messages=HI, extra_headers={"x-api-key": key},
+                extra_body={"api_key": key, "extra_headers": {"token": key}})  # fmt: skip
+        handle = Recorder().start("tool", "t", attributes={"api_key": key})
+        handle.error(ValueError(f"no luck with {key}"))
+        handle.end()
+    assert key not in str(recording.spans(context))
+    assert key not in caplog.text
+
+
+def test_large_media_are_replaced_and_the_text_kept(recording, server, client):
+    picture = "data:image/png;base64," + "QUJD" * 1_500_000
+    content = [{"type": "text", "text": "what is this"},
+               {"type": "image_url", "image_url": {"url": picture}},
+               {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]  # fmt: skip
+    messages = [
+        {"role": "user", "content": content},
+        {"role": "user", "content": f"see {picture} there"},
+    ]
+    server.reply = lambda request: picture
+    with recording.rollout() as context:
+        client().chat.completions.create(model="m", messages=messages)
+    assert server.requests[0].body["messages"] == messages
+    (call,) = recording.calls(context)
+    parts = call.request["messages"][0]["content"]
+    assert parts[0]["text"] == "what is this"
+    assert parts[1]["image_url"]["url"].startswith("[removed: image/png, 4500000 bytes, sha256 ")
+    assert parts[2]["image_url"]["url"] == "https://example.org/a.png"
+    assert call.request["messages"][1]["content"].startswith("see [removed")
+    assert call.request["messages"][1]["content"].endswith("] there")
+    assert call.choices[0].message["content"].startswith("[removed")
+    assert len(str(call)) < 5_000
