@@ -1,6 +1,7 @@
 """Whole runs of small algorithms, stopped in the midst and gone on with."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,9 +12,10 @@ from types import SimpleNamespace
 import agentlightning as agl
 import pytest
 from agentlightning.algorithm import algorithm
-from agentlightning.errors import BudgetExhausted, RunInterrupted
+from agentlightning.errors import BudgetExhausted, ConfigError, RunInterrupted
 from agentlightning.store import RolloutQuery
 from agentlightning.store.opening import open_store
+from agentlightning.trainer.occupancy import OWNER_FILE, check_free, occupied
 
 TASKS = ["a", "b", "c", "d"]
 
@@ -39,9 +41,9 @@ class Runs:
     def start(self, body, *, val=(), **keys):
         self._body.now = body
         trainer = agl.Trainer(self.config, **keys)
-        return trainer.fit(self._agent, TASKS, list(val) or None)
+        return trainer.fit(self.agent, TASKS, list(val) or None)
 
-    def _agent(self, task):
+    def agent(self, task):
         self.asked.append(task)
         return 1.0
 
@@ -181,6 +183,35 @@ def test_a_budget_that_ends_a_run_is_no_interruption(runs):
 
     runs.start(work, budget={"rollouts": len(TASKS)})
     assert runs.run.status == "succeeded"
+
+
+def test_a_run_that_somebody_trains_is_not_resumed(runs):
+    def work(ctx):
+        batch = ctx.rollouts(ctx.train, key="all")
+        with pytest.raises(
+            ConfigError, match=f"process {os.getpid()} is training run {ctx.run.run_id}"
+        ):
+            agl.Trainer(runs.config, resume=ctx.run.run_id).fit(runs.agent, TASKS)
+        assert {result.status for result in batch.wait()} == {"succeeded"}
+
+    runs.start(work)
+
+
+def test_a_killed_trainer_keeps_nobody_out(tmp_path):
+    script = (
+        "import os, pathlib, sys; from agentlightning.trainer.occupancy import occupied\n"
+        "with occupied(pathlib.Path(sys.argv[1]), 'run-1'): os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
+    assert (tmp_path / OWNER_FILE).exists()
+    check_free(tmp_path)
+
+
+def test_a_process_that_got_the_number_of_a_killed_trainer_keeps_nobody_out(tmp_path):
+    with occupied(tmp_path, "run-1"):
+        owner = json.loads((tmp_path / OWNER_FILE).read_text())
+        (tmp_path / OWNER_FILE).write_text(json.dumps(owner | {"started": owner["started"] - 60}))
+        check_free(tmp_path)
 
 
 def test_a_summary_that_cannot_be_written_does_not_hide_the_error(runs, tmp_path, caplog):

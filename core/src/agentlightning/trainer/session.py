@@ -18,6 +18,7 @@ from agentlightning.recording.sink import Sink
 from agentlightning.records import JSON, Run
 from agentlightning.store import Store
 from agentlightning.trainer.context import Parts, RunContext
+from agentlightning.trainer.occupancy import check_free
 from agentlightning.trainer.progress import RunProgress
 from agentlightning.trainer.results import ResultBuilder
 from agentlightning.trainer.runners import Runners
@@ -31,9 +32,11 @@ def open_run(store: Store, config: Config, console: Console) -> Run:
     """The run to work in: a new one with its first resources, or the one to resume.
 
     Raises:
-        ConfigError: the run to resume was made by another algorithm.
+        ConfigError: the run to resume was made by another algorithm, or somebody works in its folder.
     """
     if config.resume is None:
+        if config.run_dir is not None:
+            check_free(Path(config.run_dir))
         run = store.create_run(config.run_name or config.algorithm, describe(config))
         store.publish(run.run_id, wrap_resources(config), note="as configured")
         return run
@@ -44,9 +47,15 @@ def open_run(store: Store, config: Config, console: Console) -> Run:
             f"resume: run {run.run_id} was made by {earlier!r} and the configuration says "
             f"{config.algorithm!r}; resume it with the configuration it was started with"
         )
+    check_free(folder_of(config, run))
     if unfinished := cancel_unfinished(store, run.run_id):
         console.print(f"{unfinished} rollouts were left unfinished; those still wanted are made anew")
     return store.set_run_status(run.run_id, "open")
+
+
+def folder_of(config: Config, run: Run) -> Path:
+    """Where the files of a run go."""
+    return Path(config.run_dir or f"runs/{run.name}-{run.run_id[-6:]}")
 
 
 @contextmanager

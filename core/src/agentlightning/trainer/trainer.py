@@ -18,9 +18,10 @@ from agentlightning.records import JSON, LLM, Run, RunStatus
 from agentlightning.store import Store
 from agentlightning.store.opening import open_store
 from agentlightning.trainer.memory import MemoryWatch
+from agentlightning.trainer.occupancy import occupied
 from agentlightning.trainer.report import draw_reward_curve
 from agentlightning.trainer.scoring import reward_function
-from agentlightning.trainer.session import open_run, session
+from agentlightning.trainer.session import folder_of, open_run, session
 from agentlightning.trainer.summary import (
     CURVE_FILE,
     TrainResult,
@@ -92,11 +93,15 @@ class Trainer:
         self._announce(how_scored)
         with open_store(config.store) as store:
             run = open_run(store, config, self._console)
-            run_dir = Path(config.run_dir or f"runs/{run.name}-{run.run_id[-6:]}")
+            run_dir = folder_of(config, run)
             run_dir.mkdir(parents=True, exist_ok=True)
-            with self._resumable(run), _documented(store, run, run_dir) as summary:
+            with (
+                self._resumable(run),
+                occupied(run_dir, run.run_id),
+                _documented(store, run, run_dir) as summary,
+            ):
                 going_on = "" if config.resume is None else "going on with "
-                self._console.print(f"{going_on}run {run.run_id} in {config.store}")
+                self._console.print(f"{going_on}run {run.run_id} in {config.store}", soft_wrap=True)
                 with session(
                     config,
                     store,
