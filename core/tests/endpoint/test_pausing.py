@@ -106,3 +106,39 @@ def test_a_pause_that_never_ends_is_answered_in_time(bench: Bench):
             refused = bench.chat(claim)
     assert refused.status_code == 503
     assert "held back for a weight update" in refused.json()["error"]["message"]
+
+
+def test_an_engine_that_never_answers_is_a_504_that_says_who_may_hold_the_weights(bench: Bench):
+    given_up = []
+
+    async def slow(body):
+        try:
+            await asyncio.sleep(20)
+        except asyncio.CancelledError:
+            given_up.append(body)
+            raise
+
+    bench.endpoint = impatient = Endpoint(bench.store, bench.sink, timeout_s=0.2)
+    bench.serve(EchoEngine(slow))
+    claim = bench.claim()
+    with Server(build_app(impatient)) as server:
+        bench.url = server.url
+        refused = bench.chat(claim)
+        with impatient.paused(drain_s=1):  # it no longer counts as under way
+            pass
+    assert refused.status_code == 504
+    assert "the trainer may hold the weights" in refused.json()["error"]["message"]
+    assert len(given_up) == 1
+    (call,) = bench.calls(claim)
+    assert not call.complete
+    assert "0.2 s" in call.error
+
+
+def test_a_timeout_of_the_engines_own_is_its_failure_and_not_the_deadline(bench: Bench):
+    def fail(_body):
+        raise TimeoutError("no GPU came free")
+
+    bench.serve(EchoEngine(fail))
+    refused = bench.chat(bench.claim())
+    assert refused.status_code == 500
+    assert "no GPU came free" in refused.json()["error"]["message"]

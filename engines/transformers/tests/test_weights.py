@@ -98,6 +98,15 @@ def test_no_request_runs_while_the_trainer_has_the_weights(kit, untrained):
             assert kit.told_logprobs(reply) == pytest.approx(expected, abs=1e-4)
 
 
+def test_a_request_given_up_while_the_trainer_has_the_weights_leaves_the_engine_well(kit, untrained):
+    with kit.serving(untrained) as (engine, info):
+        engine.load(live(untrained), 0)
+        with engine.exclusive(), pytest.raises(TimeoutError):
+            asyncio.run(asyncio.wait_for(info.chat(kit.ask()), 0.2))
+        (reply,) = kit.answer(info, kit.ask())
+    assert ids(reply)
+
+
 def test_the_trainer_gets_its_turn_however_busy_the_engine_is(kit, untrained):
     weights = live(untrained)
     done = threading.Event()

@@ -48,7 +48,7 @@ class Endpoint:
     Args:
         store: knows the attempts and their tokens.
         sink: takes the spans of the calls.
-        timeout_s: seconds a model server may be silent.
+        timeout_s: seconds an engine may take to answer; over HTTP, seconds without a byte.
         pause_s: seconds a request waits at most while weights change.
         max_body_bytes: the largest request taken.
     """

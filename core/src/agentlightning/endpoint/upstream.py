@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -38,26 +39,46 @@ class Upstream(Protocol):
 
 
 class InProcess:
-    """An engine that lives in this process."""
+    """An engine that lives in this process.
+
+    Args:
+        chat: answers a request.
+        timeout_s: seconds after which a request is given up.
+    """
 
     address = "in-process"
 
-    def __init__(self, chat: ChatHandler) -> None:
+    def __init__(self, chat: ChatHandler, *, timeout_s: float) -> None:
         self._chat = chat
+        self._timeout_s = timeout_s
 
     async def ask(self, body: dict[str, JSON]) -> Answer:
-        """Call the engine; an ``EngineError`` is the request's fault, all else the engine's."""
+        """Call the engine; an ``EngineError`` is the request's fault, all else the engine's.
+
+        On the trainer's live weights a request waits for as long as the trainer holds them.
+        """
         try:
-            reply = await self._chat(body)
+            async with asyncio.timeout(self._timeout_s) as limit:
+                reply = await self._chat(body)
         except EngineError as error:
             return failure(400, str(error), "bad_request")
         except Exception as error:  # whatever a model's code raises is this one call's failure
+            if limit.expired():
+                return self._too_late()
             _logger.exception("the engine failed on a request")
             return failure(500, f"the engine failed: {type(error).__name__}: {error}", "engine_failed")
         return Answer(200, reply)
 
     async def aclose(self) -> None:
         """Nothing to release."""
+
+    def _too_late(self) -> Answer:
+        message = (
+            f"the engine gave no answer in {self._timeout_s:g} s: the trainer may hold the weights, as "
+            "it does between rollouts, or replies take that long. Limit the tokens of a reply, or run "
+            "fewer rollouts at once"
+        )
+        return failure(504, message, "upstream_timeout")
 
 
 class OverHttp:
@@ -171,7 +192,7 @@ def upstream_for(engine: EngineInfo, api_key: str | None, *, timeout_s: float) -
         EngineError: it offers neither a coroutine nor an address.
     """
     if engine.chat is not None:
-        return InProcess(engine.chat)
+        return InProcess(engine.chat, timeout_s=timeout_s)
     if engine.base_url is not None:
         return OverHttp(engine.base_url, api_key, timeout_s=timeout_s)
     raise EngineError(
