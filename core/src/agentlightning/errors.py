@@ -100,6 +100,10 @@ class RolloutCancelled(AgentLightningError):
     """The attempt timed out or was cancelled; raised from its next LLM call so that it ends."""
 
 
+class MissingKey(AgentLightningError):
+    """A call to a server that the run does not serve was made without an API key."""
+
+
 class SeamError(AgentLightningError):
     """A client library moved the methods that recording stands on."""
 

@@ -49,6 +49,42 @@ def test_the_process_is_prepared_before_the_agent_is_imported(bench, module, mon
     (rollout,) = work(bench, spec, "task")
 
     assert rollout.output == ["served-by-agentlightning", "set"]
+    assert (os.environ["OPENAI_API_KEY"], os.environ["MODE"]) == ("", "before")
+
+
+def test_variables_that_were_not_set_are_gone_when_the_last_worker_is(bench, monkeypatch):
+    for name in ("OPENAI_API_KEY", "MODE"):
+        monkeypatch.delenv(name, raising=False)
+    given = {"serves_model": True, "environment": {"MODE": "set"}}
+    seen = []
+
+    def agent(task):
+        seen.append((os.environ["OPENAI_API_KEY"], os.environ["MODE"]))
+
+    work(bench, RunnerSpec("memory://", bench.run.run_id, agent, **given), *"abcd", count=3)
+
+    assert seen == [("served-by-agentlightning", "set")] * 4
+    assert "OPENAI_API_KEY" not in os.environ
+    assert "MODE" not in os.environ
+
+
+def test_runs_at_once_share_the_key_until_the_last_has_ended(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    first, second = (RunnerSpec("memory://", None, serves_model=True).prepared() for _ in range(2))
+    with first:
+        second.__enter__()
+    assert os.environ["OPENAI_API_KEY"] == "served-by-agentlightning"
+    second.__exit__(None, None, None)
+    assert "OPENAI_API_KEY" not in os.environ
+
+
+def test_a_key_that_the_agent_sets_stays(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("MODE", "before")
+    with RunnerSpec("x", None, serves_model=True, environment={"MODE": "set"}).prepared():
+        monkeypatch.setenv("OPENAI_API_KEY", "found in a vault")
+        monkeypatch.setenv("MODE", "changed")
+    assert (os.environ["OPENAI_API_KEY"], os.environ["MODE"]) == ("found in a vault", "changed")
 
 
 def test_a_key_that_is_there_stays(bench, module, monkeypatch):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from agentlightning.recording.stand_in import VARIABLE, real_key
 from agentlightning.store import Store
 from agentlightning.store.opening import DEFAULT_URL, open_store
 
@@ -68,8 +69,8 @@ def default_base_url() -> str:
 
 
 def default_api_key() -> str | None:
-    """The key to ask it with."""
-    return os.environ.get("OPENAI_API_KEY")
+    """The key to ask it with; None if none is set."""
+    return real_key(os.environ.get(VARIABLE))
 
 
 def default_store(url: str | None = None) -> Store:

@@ -21,6 +21,7 @@ from agentlightning.recording.defaults import (
 )
 from agentlightning.recording.open_call import OpenCall, open_call
 from agentlightning.recording.own_rollout import own_rollout
+from agentlightning.recording.stand_in import real_key
 from agentlightning.recording.tools import refuse_ellipsis, tool_schemas
 from agentlightning.records import JSON, CallInfo
 
@@ -121,7 +122,7 @@ def _send(call: OpenCall) -> dict[str, Any]:
     outgoing = call.outgoing
     if not outgoing.body.get("model"):
         raise ConfigError(no_model())
-    key = outgoing.api_key or (None if outgoing.drop_auth else default_api_key())
+    key = real_key(outgoing.api_key) or (None if outgoing.drop_auth else default_api_key())
     headers = {**call.headers, **({"Authorization": f"Bearer {key}"} if key else {})}
     try:
         answer = _client().post(outgoing.url, json=dict(outgoing.body), headers=headers)

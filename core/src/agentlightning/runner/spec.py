@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self
@@ -15,17 +13,14 @@ from typing import Any, Self
 from agentlightning.agent import BoundAgent, bind_agent, load_agent, single_turn
 from agentlightning.errors import ConfigError
 from agentlightning.recording.instruments import instruments
+from agentlightning.recording.stand_in import stand_in_key
 from agentlightning.records import Resources
+from agentlightning.runner.environment import variables_set
 from agentlightning.runner.loop import Runner
 from agentlightning.runner.overdue import GRACE_S, Overdue
 from agentlightning.runner.routing import resolver_for
 from agentlightning.store import Store
 from agentlightning.store.opening import open_store
-
-logger = logging.getLogger("agentlightning.runner")
-
-_KEY_VARIABLE = "OPENAI_API_KEY"
-_PLACEHOLDER = "served-by-agentlightning"
 
 
 @dataclass
@@ -42,7 +37,7 @@ class RunnerSpec:
         strict: refuse LLM calls that nobody routed.
         has_reward_function: the run scores outputs itself.
         serves_model: the run serves the model, so the agent needs no API key of its own.
-        environment: variables set before the agent is imported.
+        environment: variables set before the agent is imported, and put back after the work.
         overdue_grace_s: how long agents that are over may hold every slot of a process; see
             :class:`~agentlightning.runner.overdue.Overdue`.
         path: entries that ``sys.path`` gets where it lacks them; by default those of this process.
@@ -80,9 +75,9 @@ class RunnerSpec:
         self._shared.stop(deadline_s)
 
     def build(self, store: Store) -> Runner:
-        """Prepare this process, import the agent and make a runner on ``store``.
+        """Import the agent and make a runner on ``store``.
 
-        The process's instruments must be installed, and stay so while the runner works.
+        The process must be prepared and its instruments installed, and stay so while the runner works.
 
         Raises:
             AgentError: the agent can't be imported, or is none.
@@ -108,32 +103,29 @@ class RunnerSpec:
         Raises:
             AgentError: the one a worker would end with, or every rollout of it.
         """
-        if isinstance(self.agent, str):
-            self.prepare()
-        instruments.install(self.adapters)
-        try:
+        with ExitStack() as opened:
+            if isinstance(self.agent, str):
+                opened.enter_context(self.prepared())
+            instruments.install(self.adapters)
+            opened.callback(instruments.uninstall)
             agent = self._bound_agent()
             if resources is not None:
                 agent.check(resources)
-        finally:
-            instruments.uninstall()
 
     def _bound_agent(self) -> BoundAgent:
         agent = load_agent(self.agent) if isinstance(self.agent, str) else self.agent
         return bind_agent(single_turn if agent is None else agent, instruments.adapters)
 
-    def prepare(self) -> None:
-        """Make this process one the agent can be imported in: ``sys.path``, environment, API key."""
+    @contextmanager
+    def prepared(self) -> Iterator[None]:
+        """Make this process one the agent can be imported and run in, for the body.
+
+        Environment and API key are put back afterwards. Entries of ``sys.path`` stay: what was imported
+        from them may import more later.
+        """
         sys.path.extend(entry for entry in self.path if entry not in sys.path)
-        os.environ.update(self.environment)
-        if self.serves_model and not os.environ.get(_KEY_VARIABLE):
-            os.environ[_KEY_VARIABLE] = _PLACEHOLDER
-            logger.info(
-                "%s is not set; it gets the placeholder %r, so that clients can be made. Calls of the "
-                "agent go to the run's own model and carry its token",
-                _KEY_VARIABLE,
-                _PLACEHOLDER,
-            )
+        with variables_set(self.environment), stand_in_key() if self.serves_model else nullcontext():
+            yield
 
     def __getstate__(self) -> dict[str, Any]:
         """What is sent to another process: everything but the runner of this one."""
@@ -187,7 +179,7 @@ class _Shared:
 
     def _open(self) -> Runner:
         with ExitStack() as opened:
-            self._spec.prepare()
+            opened.enter_context(self._spec.prepared())
             store = self.given_store or opened.enter_context(open_store(self._spec.store))
             instruments.install(self._spec.adapters)
             opened.callback(instruments.uninstall)

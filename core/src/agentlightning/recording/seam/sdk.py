@@ -9,13 +9,14 @@ from typing import Any, Final
 
 from agentlightning import semconv
 from agentlightning.errors import RolloutCancelled, UnroutedCall
-from agentlightning.llm_api import api_of_path, request_messages
+from agentlightning.llm_api import api_of_path, request_messages, within
 from agentlightning.llm_api.replies import read_body
 from agentlightning.recording.context import RolloutContext, current_agent, current_rollout
 from agentlightning.recording.guard import never_raises, report_fault
 from agentlightning.recording.open_call import OpenCall, open_call
 from agentlightning.recording.patching import Patch
 from agentlightning.recording.seam.streams import tap_stream
+from agentlightning.recording.stand_in import STAND_IN, missing_key
 from agentlightning.records import CallInfo
 
 _under_way: ContextVar[OpenCall | None] = ContextVar("agentlightning_call", default=None)
@@ -77,10 +78,24 @@ class SdkSeam:
             _under_way.set(outer)  # not reset by token: a coroutine may be closed in another context
 
     def _begin(self, client: Any, options: Any) -> tuple[OpenCall | None, Any]:
-        """Open a call and say what to send; None for what is no LLM call of a rollout."""
+        """Open a call and say what to send; None for what is no LLM call of a rollout.
+
+        No request leaves with the key that stands in for a missing one, in a rollout or outside.
+        """
         context = current_rollout()
-        if context is None:
-            return None, options
+        call, sent = (None, options) if context is None else self._decided(context, client, options)
+        if _sends_stand_in(client, sent):
+            url = _absolute(client, sent.url)
+            if context is None or not within(url, context.endpoint_origin):
+                error = missing_key(url)
+                if call is not None:
+                    call.failed(error)
+                raise error
+        return call, sent
+
+    def _decided(
+        self, context: RolloutContext, client: Any, options: Any
+    ) -> tuple[OpenCall | None, Any]:
         try:
             call = self._open(context, client, options)
             return call, self._rewritten(options, call) if call else options
@@ -148,6 +163,19 @@ async def _process_response_async(original: Any, client: Any, **given: Any) -> A
     if call is not None:
         _received(call, given["response"], retries=given.get("retries_taken", 0))
     return await original(client, **given)
+
+
+@never_raises(lambda: False)
+def _sends_stand_in(client: Any, options: Any) -> bool:
+    """Whether the request carries the stand-in: as the client's key, unless a header replaces it."""
+    given = [
+        value
+        for headers in (client.default_headers, options.headers)
+        if isinstance(headers, Mapping)
+        for name, value in headers.items()
+        if name.lower() == "authorization"
+    ]
+    return STAND_IN in str(given[-1]) if given else client.api_key == STAND_IN
 
 
 @never_raises(lambda: None)
