@@ -26,7 +26,7 @@ def test_a_policy_that_comes_later_says_so_in_one_line(policy):
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"policy": "trpo"}, "policy: 'trpo' is unknown; expected grpo"),
+        ({"policy": "trpo"}, "policy: 'trpo' is unknown; known: grpo; did you mean 'grpo'\\?"),
         ({"batch_size": 12}, "expected a multiple of group_size, such as 16"),
         ({"batch_size": 2}, "expected a multiple of group_size, such as 8"),
         ({"group_size": 1}, "expected 2 or more rollouts per task"),

@@ -36,6 +36,7 @@ from agentlightning.store import Store
 
 if TYPE_CHECKING:
     from agentlightning.config import Config
+    from agentlightning.config import Config as RunConfig
 
 
 @dataclass
@@ -260,9 +261,9 @@ class Algorithm(ABC):
     keys; its module imports no torch, so that a configuration is checked without it. What else the
     trainer asks it for, where it has that:
 
-    - ``check(config)``: raises a ``ConfigError`` for what cannot work, as soon as a configuration is read;
+    - ``check(config)``: raises a ``ConfigError`` for what cannot work, when a configuration is read;
     - ``needs_tasks``: False if there need be no training dataset;
-    - ``needs_rewards``: True if agents are run on the training tasks and rollouts without a reward teach
+    - ``needs_rewards``: True if agents run on the training tasks and rollouts without a reward teach
       nothing;
     - ``serves``: the names of the resources under which agents find ``model``, served by the run.
     """
@@ -272,14 +273,17 @@ class Algorithm(ABC):
     def __init__(self, config: Any) -> None:
         self.config = config
 
-    def check(self, config: Config, train: Sequence[JSON], val: Sequence[JSON]) -> None:  # noqa: B027 - not all need it
+    def check(  # noqa: B027 - not every algorithm needs it
+        self, config: RunConfig, train: Sequence[JSON], val: Sequence[JSON]
+    ) -> None:
         """Refuse what cannot work, before the run exists and anything is spent.
 
         It may import the training library. An algorithm that has nothing to check leaves this out.
 
         Args:
             config: the whole configuration.
-            train: training tasks. val: validation tasks.
+            train: training tasks.
+            val: validation tasks.
 
         Raises:
             AgentLightningError: what is wrong, what was expected, and what to do.

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+import difflib
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
+from agentlightning.errors import ConfigError
 from agentlightning.samples import Level, Limits
 
 if TYPE_CHECKING:
     from agentlightning.config import Config
+
+RESOURCE: Final = "llm"
+"""The resource that is trained."""
 
 POLICIES = ("grpo",)
 COMING = ("dr_grpo", "dapo", "gspo", "rloo", "flow_grpo", "ppo")
@@ -130,7 +135,9 @@ class RLConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
                 f"policy: {self.policy!r} comes later; this version has {', '.join(POLICIES)}"
             )
         if name not in POLICIES:
-            raise ValueError(f"policy: {self.policy!r} is unknown; expected {', '.join(POLICIES)}")
+            nearest = difflib.get_close_matches(name, POLICIES, n=1)
+            guess = f"; did you mean {nearest[0]!r}?" if nearest else ""
+            raise ValueError(f"policy: {self.policy!r} is unknown; known: {', '.join(POLICIES)}{guess}")
         self.policy = name
 
     def _check_groups(self) -> None:
@@ -161,6 +168,11 @@ class RLConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         return True
 
     @property
+    def serves(self) -> tuple[str, ...]:
+        """The resource that agents find the policy under."""
+        return (RESOURCE,)
+
+    @property
     def tasks_per_step(self) -> int:
         """Groups in a batch."""
         return self.batch_size // self.group_size
@@ -182,7 +194,7 @@ class RLConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         return -(-self.epochs * tasks // self.tasks_per_step)
 
     def check(self, config: Config) -> None:
-        """Refuse a model whose weights cannot be opened, before anything is spent."""
+        """Refuse weights that cannot be opened and a budget below one step, before it is spent."""
         from agentlightning.config import require_open_weights
 
         require_open_weights(
@@ -190,3 +202,9 @@ class RLConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             "reinforcement learning",
             "use algorithm: prompt_optimization, or algorithm: sft through the provider's fine-tuning",
         )
+        allowed = config.budget.rollouts
+        if allowed is not None and allowed < self.batch_size:
+            raise ConfigError(
+                f"budget.rollouts: {allowed} is less than the {self.batch_size} rollouts of one step "
+                "(batch_size), so nothing would be learned; raise it, or take smaller batches"
+            )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from agentlightning.errors import ConfigError
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 LORA_DEFAULTS: dict[str, Any] = {"r": 16, "lora_alpha": 32, "target_modules": "all-linear"}
 
@@ -45,6 +46,21 @@ class Model:
         self.tokenizer.save_pretrained(directory)
 
 
+def check_model(source: str) -> None:
+    """Make sure that there is a model, without reading its weights.
+
+    Raises:
+        ConfigError: there is none, or it is no whole model.
+    """
+    if (Path(source) / "adapter_config.json").is_file():
+        raise ConfigError(
+            f"model: {source!r} is a LoRA; expected a whole model. Merge it first "
+            "(peft: AutoPeftModelForCausalLM.from_pretrained(…).merge_and_unload().save_pretrained(…))"
+        )
+    with _explained(source):
+        AutoConfig.from_pretrained(source)
+
+
 def load_model(source: str, *, lora: Mapping[str, Any] | None, seed: int) -> Model:
     """Open a model for training, in float32.
 
@@ -56,23 +72,27 @@ def load_model(source: str, *, lora: Mapping[str, Any] | None, seed: int) -> Mod
     Raises:
         ConfigError: the model or the LoRA's keys cannot be used.
     """
-    if (Path(source) / "adapter_config.json").is_file():
-        raise ConfigError(
-            f"model: {source!r} is a LoRA; expected a whole model. Merge it first "
-            "(peft: AutoPeftModelForCausalLM.from_pretrained(…).merge_and_unload().save_pretrained(…))"
-        )
-    try:
+    check_model(source)
+    with _explained(source):
         tokenizer = AutoTokenizer.from_pretrained(source)
         module = _read(source)
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"model: {source!r} cannot be opened for training ({error}); expected a local directory "
-            "written by save_pretrained, or a hub id that can be reached"
-        ) from error
     if lora is not None:
         torch.manual_seed(seed)
         module = _with_lora(module, lora)
     return Model(source, module, tokenizer, lora is not None)
+
+
+@contextmanager
+def _explained(source: str) -> Iterator[None]:
+    """Turn what transformers raises, often several lines, into one that says what to do."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(
+            f"model: {source!r} cannot be opened for training ({reason}); expected a local directory "
+            "written by save_pretrained, or a hub id that can be reached"
+        ) from error
 
 
 def _read(source: str) -> Any:

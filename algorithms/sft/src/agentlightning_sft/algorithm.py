@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar
 
 from agentlightning.algorithm import Algorithm, AlgorithmContext
 from agentlightning.errors import AlgorithmError
-from agentlightning.records import Resources
+from agentlightning.records import JSON, Resources
 
 from agentlightning_sft.config import SFTConfig
+
+if TYPE_CHECKING:
+    from agentlightning.config import Config as RunConfig
 
 
 class SupervisedFineTuning(Algorithm):
     """Learns to say what good traces, or a dataset of chats, say: TRL's SFT trainer on exact tokens."""
 
     Config: ClassVar[type] = SFTConfig
+
+    def check(self, config: RunConfig, train: Sequence[JSON], val: Sequence[JSON]) -> None:  # noqa: ARG002 - told with the model's template
+        """Refuse what training would stumble over once the run exists.
+
+        Raises:
+            AlgorithmError: torch or TRL is missing.
+            ConfigError: the model cannot be opened, or a tracker cannot be used.
+            DatasetError: validation tasks and chats are mixed.
+        """
+        with _libraries():
+            from agentlightning_sft.ready import check_ready
+        check_ready(config, val)
 
     def run(self, ctx: AlgorithmContext) -> Resources:
         """Train; returns the model's directory as the resource ``llm``, already published.
@@ -26,11 +43,18 @@ class SupervisedFineTuning(Algorithm):
             NoSamples: no recorded rollout gave a row; the reasons are counted.
             AlgorithmError: torch or TRL is missing or another version than was tried.
         """
-        try:
+        with _libraries():
             from agentlightning_sft.run import fine_tune
-        except ImportError as error:
-            raise AlgorithmError(
-                f"supervised fine-tuning needs torch, transformers and TRL ({error}); install them: "
-                "pip install 'agentlightning-sft[framework]'"
-            ) from error
         return fine_tune(self.config, ctx)
+
+
+@contextmanager
+def _libraries() -> Iterator[None]:
+    """Say what to install when an import inside fails."""
+    try:
+        yield
+    except ImportError as error:
+        raise AlgorithmError(
+            f"supervised fine-tuning needs torch, transformers and TRL ({error}); install them: "
+            "pip install 'agentlightning-sft[framework]'"
+        ) from error

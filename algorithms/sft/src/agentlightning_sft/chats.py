@@ -29,6 +29,21 @@ def is_chat(row: JSON) -> bool:
     )
 
 
+def are_chats(rows: Sequence[JSON], name: str) -> bool:
+    """Whether rows are chats to be scored; False for tasks of the agent, and for no rows.
+
+    Raises:
+        DatasetError: some are chats and some are tasks.
+    """
+    chats = [is_chat(row) for row in rows]
+    if any(chats) and not all(chats):
+        raise DatasetError(
+            f"{name} row {chats.index(False)} is a task and row {chats.index(True)} a chat; "
+            "expected all of one kind: tasks for the agent, or chats whose loss is measured"
+        )
+    return any(chats)
+
+
 def chat_examples(rows: Sequence[JSON], tokenise: ChatTokeniser, name: str) -> Examples:
     """One example a row, in their order.
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
 if TYPE_CHECKING:
     from agentlightning.config import Config
+
+RESOURCE: Final = "llm"
+"""The resource that is trained."""
 
 _POSITIVE = (
     "epochs",
@@ -105,6 +108,11 @@ class SFTConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     def needs_tasks(self) -> bool:
         """Whether there is nothing to train on without ``train_dataset``."""
         return self.source_run is None
+
+    @property
+    def serves(self) -> tuple[str, ...]:
+        """The resource that agents find the model under, where validation tasks are run."""
+        return (RESOURCE,)
 
     def total_steps(self, rows: int) -> int:
         """Updates in a run over so many rows; the last, part-filled batch of a pass counts."""

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 from agentlightning.errors import ConfigError
 from peft import LoraConfig
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 _LORA: Final[dict[str, Any]] = {"r": 16, "lora_alpha": 32, "target_modules": "all-linear"}
 
 
-def open_model(source: str) -> tuple[Any, Any]:
-    """The model in float32, and its tokenizer.
+def check_model(source: str) -> None:
+    """Make sure that there is a model, without reading its weights.
 
     Raises:
         ConfigError: ``source`` is no model that can be opened.
@@ -25,17 +26,36 @@ def open_model(source: str) -> tuple[Any, Any]:
             f"model: {source!r} is a LoRA; expected a whole model. Merge it into its base first "
             "(peft: merge_and_unload, then save_pretrained)"
         )
-    try:
+    with _explained(source):
+        AutoConfig.from_pretrained(source)
+
+
+def open_model(source: str) -> tuple[Any, Any]:
+    """The model in float32, and its tokenizer.
+
+    Raises:
+        ConfigError: ``source`` is no model that can be opened.
+    """
+    check_model(source)
+    with _explained(source):
         tokenizer = AutoTokenizer.from_pretrained(source)
         module = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"model: {source!r} cannot be opened ({error}); expected a local directory written by "
-            "save_pretrained, or a hub id that can be reached"
-        ) from error
     if tokenizer.pad_token_id is None:  # only ever masked, so any token will do
         tokenizer.pad_token = tokenizer.eos_token
     return module, tokenizer
+
+
+@contextmanager
+def _explained(source: str) -> Iterator[None]:
+    """Turn what transformers raises, often several lines, into one that says what to do."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(
+            f"model: {source!r} cannot be opened ({reason}); expected a local directory written by "
+            "save_pretrained, or a hub id that can be reached"
+        ) from error
 
 
 def lora_config(keys: Mapping[str, Any] | None) -> LoraConfig | None:

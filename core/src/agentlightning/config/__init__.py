@@ -3,7 +3,7 @@
 from agentlightning.config.datasets import load_dataset
 from agentlightning.config.loading import describe, load_config, wrap_resources
 from agentlightning.config.models import ModelKind, model_kind, require_open_weights
-from agentlightning.config.named import name_and_options
+from agentlightning.config.named import make_named, name_and_options, named_by
 from agentlightning.config.schema import BudgetConfig, Config, RunnersConfig
 
 __all__ = [
@@ -14,8 +14,10 @@ __all__ = [
     "describe",
     "load_config",
     "load_dataset",
+    "make_named",
     "model_kind",
     "name_and_options",
+    "named_by",
     "require_open_weights",
     "wrap_resources",
 ]

@@ -21,19 +21,22 @@ def fields_of(kind: type) -> set[str]:
     return {field.name for field in msgspec.structs.fields(kind)}
 
 
-def unknown_key(key: str, known: Iterable[str], within: str = "") -> ConfigError:
+def unknown_key(
+    key: str, known: Iterable[str], within: str = "", what: str = "unknown key"
+) -> ConfigError:
     """The error for a key that nothing uses.
 
     Args:
         key: as it was given.
         known: the keys there are in its place.
         within: the key of the mapping it was given in; empty at the top level.
+        what: what to call it.
     """
     names = sorted(known)
     nearest = difflib.get_close_matches(key, names, n=1)
-    guess = f"did you mean {nearest[0]!r}? " if nearest else ""
+    hint = f"did you mean {nearest[0]!r}? Known" if nearest else "known"
     place = f"{within}.{key}" if within else key
-    return ConfigError(f"{place}: unknown key; {guess}Known: {', '.join(names) or 'none'}")
+    return ConfigError(f"{place}: {what}; {hint}: {', '.join(names) or 'none'}")
 
 
 def convert(values: Mapping[str, Any], kind: type) -> Any:

@@ -63,7 +63,7 @@ def make_named(
     known = _options_of(make, len(arguments))
     for option in options:
         if known is not None and option not in known:
-            raise unknown_key(option, known, within=f"{key} ({name})")
+            raise unknown_key(option, known, within=key, what=f"no option of {name}")
     try:
         return make(*arguments, **options)
     except (AgentLightningError, TypeError, ValueError) as error:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 
-from agentlightning.config import Config, name_and_options
+from agentlightning.config import Config
 from agentlightning.errors import AgentError
 from agentlightning.executor import Executor
-from agentlightning.plugins import plugins
 from agentlightning.records import Run
 from agentlightning.runner import RunnerSpec
 from agentlightning.store import Store
+from agentlightning.trainer.workers import make_executor, make_spec
 
 STOP_S = 4.0
 """Seconds that agents may go on after the run has ended; with a margin, no child is left after 5."""
@@ -41,9 +41,13 @@ class Runners:
                 self._start(serves_model=serves_model)
 
     def _start(self, *, serves_model: bool) -> None:
-        name, options = name_and_options(self._config.runners.executor, "runners.executor")
-        self._executor = executor = plugins().executors.get(name)(**options)
-        spec = self._spec(serves_model=serves_model)
+        self._executor = executor = make_executor(self._config)
+        spec = make_spec(
+            self._config,
+            run_id=self._run.run_id,
+            serves_model=serves_model,
+            has_reward_function=self._has_reward_function,
+        ).using(self._store)
         self._thread = threading.Thread(
             target=self._work, args=(executor, spec), name="agl-runners", daemon=True
         )
@@ -69,19 +73,3 @@ class Runners:
             executor.run(spec, self._config.runners.count)
         except BaseException as error:  # noqa: BLE001 - raised by check(), in the trainer's thread
             self._error = error
-
-    def _spec(self, *, serves_model: bool) -> RunnerSpec:
-        config = self._config
-        spec = RunnerSpec(
-            store=config.store,
-            run_id=self._run.run_id,
-            agent=config.agent,
-            adapters=config.adapters,
-            trained_agents=config.trained_agents,
-            prompts=config.prompts,
-            strict=config.strict,
-            has_reward_function=self._has_reward_function,
-            serves_model=serves_model,
-            environment=config.runners.environment,
-        )
-        return spec.using(self._store)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from agentlightning.config import Config, load_config, load_dataset
 from agentlightning.errors import AgentError, ConfigError, Interrupted, RunInterrupted
@@ -16,9 +17,10 @@ from agentlightning.executor import in_worker_process
 from agentlightning.plugins import plugins
 from agentlightning.records import JSON, LLM, Run, RunStatus
 from agentlightning.store import Store
-from agentlightning.store.opening import open_store
+from agentlightning.store.opening import open_existing_store, open_store
 from agentlightning.trainer.memory import MemoryWatch
 from agentlightning.trainer.occupancy import occupied
+from agentlightning.trainer.preflight import check_run
 from agentlightning.trainer.report import draw_reward_curve
 from agentlightning.trainer.scoring import reward_function
 from agentlightning.trainer.session import folder_of, open_run, session
@@ -85,13 +87,11 @@ class Trainer:
 
     def _run(self, train: Any, val: Any) -> TrainResult:
         config = self.config
-        tasks = load_dataset(config.train_dataset if train is None else train, "train_dataset")
-        if not tasks and getattr(config.options, "needs_tasks", True):
-            raise ConfigError("train_dataset: none given; pass it to the call or set the key")
-        validation = load_dataset(config.eval_dataset if val is None else val, "eval_dataset")
-        score, how_scored = reward_function(config, tasks)
+        tasks, validation = self._datasets(train, val)
+        score, how_scored = reward_function(config, [*tasks, *validation])
+        check_run(config, tasks, validation)
         self._announce(how_scored)
-        with open_store(config.store) as store:
+        with self._open_store() as store:
             run = open_run(store, config, self._console)
             run_dir = folder_of(config, run)
             run_dir.mkdir(parents=True, exist_ok=True)
@@ -116,6 +116,18 @@ class Trainer:
                     context.raise_if_interrupted()
             return self._conclude(store, run, run_dir, summary)
 
+    def _datasets(self, train: Any, val: Any) -> tuple[list[JSON], list[JSON]]:
+        config = self.config
+        tasks = load_dataset(config.train_dataset if train is None else train, "train_dataset")
+        if not tasks and getattr(config.options, "needs_tasks", True):
+            raise ConfigError("train_dataset: none given; pass it to the call or set the key")
+        return tasks, load_dataset(config.eval_dataset if val is None else val, "eval_dataset")
+
+    def _open_store(self) -> Store:
+        """The store; one with a run to resume has to be there."""
+        resumes = self.config.resume is not None
+        return (open_existing_store if resumes else open_store)(self.config.store)
+
     @contextmanager
     def _resumable(self, run: Run) -> Iterator[None]:
         """Say how to go on with an interrupted run."""
@@ -132,11 +144,12 @@ class Trainer:
         defaults = ", ".join(f"{key}={value}" for key, value in sorted(self.config.defaults.items()))
         self._console.print(
             f"{self.config.algorithm} on {self.config.model}; defaults taken: {defaults or 'none'}",
+            markup=False,
             soft_wrap=True,
         )
-        self._console.print(how_scored)
+        self._console.print(how_scored, markup=False)
         for warning in self.config.warnings:
-            self._console.print(f"[yellow]warning[/yellow]: {warning}")
+            self._console.print(f"[yellow]warning[/yellow]: {escape(warning)}", soft_wrap=True)
 
     def _conclude(self, store: Store, run: Run, run_dir: Path, summary: dict[str, JSON]) -> TrainResult:
         resources = store.resources(run.run_id, "latest")

@@ -1,0 +1,26 @@
+"""What must be in place before a run is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trl import GRPOTrainer  # type: ignore[attr-defined]  # TRL exports it lazily
+
+from agentlightning_rl.model import check_model
+from agentlightning_rl.trackers import check_trackers
+from agentlightning_rl.trl_check import check_trl
+
+if TYPE_CHECKING:
+    from agentlightning.config import Config
+
+
+def check_ready(config: Config) -> None:
+    """Refuse what training would stumble over once the run exists.
+
+    Raises:
+        AlgorithmError: another TRL than was tried.
+        ConfigError: the model cannot be opened, or a tracker cannot be used.
+    """
+    check_trl(GRPOTrainer)
+    check_trackers(config.report_to)
+    check_model(str(config.model))
