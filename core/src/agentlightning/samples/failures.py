@@ -10,7 +10,7 @@ def failure_of(span: Span) -> str | None:
     """The exception a span ended with, as ``Type: message``; None if there was none."""
     for event in span.events:
         if kind := event.attributes.get(semconv.EXCEPTION_TYPE):
-            name = str(kind).removeprefix("builtins.")
+            name = str(kind).removeprefix("builtins.").removeprefix("agentlightning.errors.")
             message = event.attributes.get(semconv.EXCEPTION_MESSAGE) or ""
             return f"{name}: {message}" if message else name
     return None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 
 from agentlightning.algorithm import (
     AlgorithmContext,
@@ -32,6 +32,7 @@ from agentlightning.records import (
 from agentlightning.samples import CreditRules, Level, Limits, remember_rules
 from agentlightning.store import Store
 from agentlightning.store.keys import fingerprint
+from agentlightning.trainer.agents_seen import AgentsSeen
 from agentlightning.trainer.engines import make_engine
 from agentlightning.trainer.progress import RunProgress
 from agentlightning.trainer.results import Batch, ResultBuilder, Shape
@@ -39,6 +40,9 @@ from agentlightning.trainer.runners import Runners
 from agentlightning.trainer.serving import Serving
 from agentlightning.trainer.spending import Spending
 from agentlightning.trainer.unfinished import is_queued, queue
+from agentlightning.trainer.validation import evaluation_of, metrics_of, why_unscored
+
+logger = logging.getLogger("agentlightning.trainer")
 
 STALL_S = 600.0
 """Seconds without a finished rollout (or two of its time limits) after which a batch is given up."""
@@ -80,6 +84,7 @@ class RunContext(AlgorithmContext):
         self.budget = parts.spending.budget
         self.resources = parts.store.resources(run.run_id, "latest")
         self._parts = parts
+        self._agents = AgentsSeen(config)
         self._current: dict[str, Resource] = dict(self.resources.resources)
 
     # --- serving --------------------------------------------------------------------------
@@ -162,6 +167,7 @@ class RunContext(AlgorithmContext):
             Shape(rules, limits, level),
             check=self._check,
             finished=self._account,
+            completed=self._report_missing_agents,
             stall_s=max(STALL_S, 2 * (limits_of_each.timeout_s or 0)),
         )
 
@@ -173,27 +179,26 @@ class RunContext(AlgorithmContext):
         results = self.rollouts(
             self.val, resources=resources, mode="val", key=f"val-{step}-{content}"
         ).wait()
-        scored = [result.reward for result in results if result.reward is not None]
-        unscored = sum(r.reward is None and r.status == "succeeded" for r in results)
-        evaluation = Evaluation(
-            reward=fmean(scored) if scored else None,
-            scored=len(scored),
-            unscored=unscored,
-            missing=len(results) - len(scored) - unscored,
-            version=version,
-        )
-        counts = {
-            "val/scored": evaluation.scored,
-            "val/unscored": unscored,
-            "val/missing": evaluation.missing,
-        }
-        reward = {} if evaluation.reward is None else {"val/reward": evaluation.reward}
-        self.log(reward | counts, step)
+        evaluation = evaluation_of(results, version)
+        if reasons := why_unscored(results):
+            logger.warning(
+                "validation at step %d: %d of %d rollouts have no reward: %s",
+                step,
+                len(results) - evaluation.scored,
+                len(results),
+                reasons,
+            )
+        self.log(metrics_of(evaluation), step)
         return evaluation
 
     def _account(self, result: RolloutResult) -> None:
         self._parts.spending.add(result.rollout, result.spans)
+        self._agents.add(result)
         plugins().rollout_finished(run=self.run, result=result)
+
+    def _report_missing_agents(self) -> None:
+        for line in self._agents.missing():
+            logger.warning(line)
 
     def _check_budget(self, wanted: int, group: str) -> None:
         """Refuse what the budget does not allow; what was queued before a restart is paid for."""

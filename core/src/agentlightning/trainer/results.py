@@ -41,6 +41,9 @@ class ResultBuilder:
 
         The runner sent an attempt's spans with its end; the endpoint's are flushed here. A rollout
         that was scored before a restart keeps that score: scoring it may cost, and come out otherwise.
+
+        Raises:
+            RewardError: the reward function gave something that is no reward; that is stored.
         """
         self._sink.flush()
         spans: dict[str, list[Span]] = {rollout.rollout_id: [] for rollout in rollouts}
@@ -53,6 +56,7 @@ class ResultBuilder:
             spans[span.rollout_id].append(span)
         results = [_result(rollout, spans[rollout.rollout_id], shape) for rollout in rollouts]
         self._store.set_rewards({result.rollout.rollout_id: result.reward for result in results})
+        self._scorer.raise_refusal()
         return results
 
 
@@ -85,6 +89,7 @@ class Batch(RolloutBatch):
         *,
         check: Callable[[], None],
         finished: Callable[[RolloutResult], None],
+        completed: Callable[[], None],
         stall_s: float,
     ) -> None:
         self._store = store
@@ -93,6 +98,7 @@ class Batch(RolloutBatch):
         self._shape = shape
         self._check = check
         self._finished = finished
+        self._completed = completed
         self._stall_s = stall_s
         self._results: dict[str, RolloutResult] = {}
 
@@ -125,6 +131,8 @@ class Batch(RolloutBatch):
         for result in results:
             self._results[result.rollout.rollout_id] = result
             self._finished(result)
+        if not self._pending():
+            self._completed()
         return results
 
     def _next(self, pending: list[str], left_s: float | None = None) -> list[Rollout]:

@@ -5,32 +5,35 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from agentlightning import semconv
 from agentlightning.agent import load_object
 from agentlightning.config import Config
-from agentlightning.errors import ConfigError
+from agentlightning.errors import AgentError, ConfigError, RewardError
 from agentlightning.recording.attempt import reward_span
 from agentlightning.records import JSON, Rollout, Span
 
 logger = logging.getLogger("agentlightning.trainer")
 
-_WITH_ROLLOUT = 3
+_WITHOUT_ROLLOUT, _WITH_ROLLOUT = 2, 3
 
 
 class Scorer:
     """Calls the reward function on finished rollouts, in the trainer's process.
 
     ``f(task, output)`` or ``f(task, output, rollout)``. None means unscored. A function that raises
-    leaves the rollout unscored too, logged with its id and counted, never taken for 0.0. Either way
-    that is recorded, so that a number the agent gave itself does not step in.
+    leaves the rollout unscored too, never taken for 0.0; one that gives something else than a number
+    ends the run. All that is recorded with its reason, so that a number the agent gave itself does not
+    step in, and ``agl explain`` tells it.
     """
 
     def __init__(self, function: Callable[..., Any] | None) -> None:
         self._function = function
-        self._takes_rollout = function is not None and _positional_arguments(function) >= _WITH_ROLLOUT
-        self.crashed = 0
+        self._arguments = 0 if function is None else _arguments_taken(function)
+        self._crashes = 0
+        self._refusal: RewardError | None = None
 
     def score(self, rollout: Rollout) -> Span | None:
         """The reward span of a rollout that succeeded, or None when there is nothing to record."""
@@ -38,18 +41,48 @@ class Scorer:
             return None
         arguments = (rollout.input, rollout.output, rollout)
         try:
-            value = self._function(*arguments[: _WITH_ROLLOUT if self._takes_rollout else 2])
-        except Exception:  # the user's code may raise anything; one bad score must not end the run
-            self.crashed += 1
-            logger.exception("reward_function raised on rollout %s: left unscored", rollout.rollout_id)
-            value = None
-        return reward_span(rollout.key, value, name="reward", source="function")
+            value = self._function(*arguments[: self._arguments])
+        except Exception as error:  # noqa: BLE001 - user code; one bad score must not end the run
+            self._report_crash(rollout, error)
+            return _reward(rollout, None, failure=error)
+        try:
+            return _reward(rollout, value)
+        except RewardError as error:
+            self._refusal = self._refusal or error
+            return _reward(rollout, None, failure=error)
+
+    def raise_refusal(self) -> None:
+        """End the run if the function gave something that is no reward.
+
+        Raises:
+            RewardError: the first one of them; the message names the rollout.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+
+    def _report_crash(self, rollout: Rollout, error: Exception) -> None:
+        """With a traceback the first time only: a function that fails once often fails always."""
+        self._crashes += 1
+        logger.warning(
+            "reward_function raised %s: %s on rollout %s, which is left unscored (%d so far)",
+            type(error).__name__,
+            error,
+            rollout.rollout_id,
+            self._crashes,
+            exc_info=error if self._crashes == 1 else None,
+        )
+
+
+def _reward(rollout: Rollout, value: object, failure: Exception | None = None) -> Span:
+    return reward_span(rollout.key, value, source="function", failure=failure)
 
 
 def is_scored(spans: Iterable[Span]) -> bool:
-    """Whether a reward function gave the attempt of these spans its score."""
+    """Whether a reward function gave the attempt of these spans its score, and did not fail."""
     return any(
-        span.kind == "reward" and span.attributes.get(semconv.REWARD_SOURCE) == "function"
+        span.kind == "reward"
+        and span.attributes.get(semconv.REWARD_SOURCE) == "function"
+        and span.status == "ok"
         for span in spans
     )
 
@@ -65,13 +98,7 @@ def reward_function(config: Config, tasks: Sequence[JSON]) -> tuple[Callable[...
     """
     given = config.reward_function
     if given is not None:
-        function = load_object(given) if isinstance(given, str) else given
-        if not callable(function):
-            raise ConfigError(
-                f"reward_function: got a {type(function).__name__}; expected a callable or "
-                "'module:name'"
-            )
-        return function, f"rewards: {given if isinstance(given, str) else _name(function)}"
+        return _checked(given), f"rewards: {given if isinstance(given, str) else _name(given)}"
     needs_rewards = getattr(config.options, "needs_rewards", False)
     if config.agent is not None or not needs_rewards:
         return None, "rewards: what the agent returns or emits"
@@ -81,6 +108,19 @@ def reward_function(config: Config, tasks: Sequence[JSON]) -> tuple[Callable[...
         "reward_function: none given, and not every row has an `answer` to compare the built-in "
         "agent's output with; give one of them"
     )
+
+
+def _checked(given: object) -> Callable[..., Any]:
+    try:
+        function = load_object(given) if isinstance(given, str) else given
+    except AgentError as error:
+        raise ConfigError(f"reward_function: {error}") from error
+    if not callable(function):
+        raise ConfigError(
+            f"reward_function: got a {type(function).__name__}; expected a callable or 'module:name'"
+        )
+    _arguments_taken(function)
+    return function
 
 
 def equals_answer(task: Mapping[str, JSON], output: JSON) -> float:
@@ -96,9 +136,17 @@ def _name(function: object) -> str:
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
-def _positional_arguments(function: Callable[..., Any]) -> int:
-    parameters = inspect.signature(function).parameters.values()
-    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
-        return _WITH_ROLLOUT
-    positional = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
-    return sum(parameter.kind in positional for parameter in parameters)
+def _arguments_taken(function: Callable[..., Any]) -> int:
+    """How many of task, output and rollout it is called with: all three if it takes them, or two."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some functions written in C tell nothing
+        return _WITHOUT_ROLLOUT
+    for count in (_WITH_ROLLOUT, _WITHOUT_ROLLOUT):
+        with suppress(TypeError):
+            signature.bind(*range(count))
+            return count
+    raise ConfigError(
+        f"reward_function: {_name(function)} takes {signature}; expected f(task, output) or "
+        "f(task, output, rollout)"
+    )
