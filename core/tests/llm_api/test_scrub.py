@@ -5,7 +5,7 @@ import enum
 import json
 
 import pytest
-from agentlightning.llm_api import scrub, scrub_text
+from agentlightning.llm_api import error_line, scrub, scrub_text
 from agentlightning.records import to_json
 from hypothesis import given
 from hypothesis import strategies as st
@@ -101,6 +101,12 @@ def test_secrets_are_removed_from_text():
     assert (
         scrub_text("ask-me-anything about task-scheduling") == "ask-me-anything about task-scheduling"
     )
+
+
+def test_text_that_no_store_takes_is_made_fit():
+    assert scrub_text("caf\u00e9 \udc80") == "caf\u00e9 \\udc80"
+    assert error_line(ValueError(f"bad \udc80 {SECRET}")) == "ValueError: bad \\udc80 [removed: secret]"
+    assert error_line(KeyError("hunter22"), secrets=["hunter22"]) == "KeyError: '[removed: secret]'"
 
 
 @pytest.mark.parametrize(

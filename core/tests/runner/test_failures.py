@@ -120,6 +120,33 @@ def test_an_agent_that_wants_what_the_run_has_not_fails_with_the_name(bench):
     assert "'wether'" in bench.attempts(rollout)[0].error
 
 
+class Unreadable(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("raised", "kept"),
+    [
+        (ValueError("refused sk-secret-0123456789"), "ValueError: refused [removed: secret]"),
+        (OSError("no file \udcff.txt"), "OSError: no file \\udcff.txt"),
+        (Unreadable(), "Unreadable: its own text cannot be read"),
+        (ValueError(), "ValueError"),
+    ],
+)
+def test_what_an_agent_raises_is_kept_and_logged_without_keys(bench, caplog, raised, kept):
+    def agent(task):
+        raise raised
+
+    (rollout,) = bench.done(agent, "task")
+
+    assert bench.attempts(rollout)[0].error == kept
+    assert kept in caplog.text
+    assert "sk-secret" not in caplog.text
+    (root,) = bench.spans(rollout)
+    assert root.events[0].attributes[semconv.EXCEPTION_TYPE].endswith(type(raised).__name__)
+
+
 def test_routes_that_cannot_be_made_fail_the_rollout(bench):
     def no_routes(claim):
         msg = "no way"

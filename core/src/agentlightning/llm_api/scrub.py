@@ -53,11 +53,28 @@ def scrub_body(body: Mapping[Any, Any]) -> dict[str, JSON]:
 
 
 def scrub_text(text: str, *, secrets: Iterable[str | None] = ()) -> str:
-    """``text`` (an error message, a traceback) without keys: those given, and what looks like one."""
+    """``text`` (an error message, a traceback) without keys: those given, and what looks like one.
+
+    Lone surrogates, which no store takes, are written as escapes.
+    """
     for secret in secrets:
         if secret:
             text = text.replace(secret, REMOVED)
-    return _SECRET_TEXT.sub(REMOVED, text)
+    return _well_formed(_SECRET_TEXT.sub(REMOVED, text))
+
+
+def error_message(error: BaseException, *, secrets: Iterable[str | None] = ()) -> str:
+    """What an exception says, as :func:`scrub_text` leaves it; never raises."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - a user's __str__ may raise anything; the type still tells
+        text = "its own text cannot be read"
+    return scrub_text(text, secrets=secrets)
+
+
+def error_line(error: BaseException, *, secrets: Iterable[str | None] = ()) -> str:
+    """``Type: message`` of an exception, by :func:`error_message`; its type if it says nothing."""
+    return ": ".join(filter(None, (type(error).__name__, error_message(error, secrets=secrets))))
 
 
 class _Scrubber:
@@ -157,7 +174,7 @@ def _text(value: object) -> str:
         text = repr(value)
     except Exception:  # noqa: BLE001 - a user's __repr__ may raise anything; the type still tells
         text = f"<{type(value).__qualname__} object whose repr fails>"
-    return _well_formed(scrub_text(text[:_LONGEST_REPR]))
+    return scrub_text(text[:_LONGEST_REPR])
 
 
 def _without_values(headers: object) -> JSON:

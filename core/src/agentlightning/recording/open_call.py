@@ -11,10 +11,10 @@ from agentlightning import semconv
 from agentlightning.llm_api import (
     CallHeaders,
     base_of_url,
+    error_line,
     llm_span,
     read_call,
     scrub_body,
-    scrub_text,
     write_call_headers,
 )
 from agentlightning.recording.context import RolloutContext, current_span
@@ -76,7 +76,7 @@ class OpenCall:
         """Record that the call failed for good."""
         if self._ends():
             self._request = self._request or scrub_body(self.outgoing.body)
-            text = scrub_text(f"{type(error).__name__}: {error}", secrets=[self.outgoing.api_key])
+            text = error_line(error, secrets=[self.outgoing.api_key])
             self._record(None, retries=retries, complete=False, error=text)
 
     def abandon(self) -> None:

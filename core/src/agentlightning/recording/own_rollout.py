@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from agentlightning import semconv
 from agentlightning.errors import StaleAttempt, StoreError
-from agentlightning.llm_api import scrub, scrub_text
+from agentlightning.llm_api import error_line, scrub
 from agentlightning.recording.attempt import attempt
 from agentlightning.recording.context import AttemptLife, RolloutContext
 from agentlightning.recording.sink import Sink
@@ -79,7 +79,7 @@ def own_rollout(store: Store, *, name: str, input: Any, why: str) -> Iterator[Ow
                 yield mine
         outcome = Outcome(status="succeeded", output=scrub(mine.output))
     except BaseException as error:
-        outcome = Outcome(status="failed", error=scrub_text(f"{type(error).__name__}: {error}"))
+        outcome = Outcome(status="failed", error=error_line(error))
         raise
     finally:
         _finish(store, sink, claim, outcome)

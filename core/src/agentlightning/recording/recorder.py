@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from agentlightning import semconv
-from agentlightning.llm_api import scrub, scrub_body, scrub_text
+from agentlightning.llm_api import error_message, scrub, scrub_body, scrub_text
 from agentlightning.recording.context import (
     Frame,
     RolloutContext,
@@ -213,7 +213,7 @@ def exception_event(exc: BaseException) -> SpanEvent:
         time_ns=time.time_ns(),
         attributes={
             semconv.EXCEPTION_TYPE: f"{type(exc).__module__}.{type(exc).__qualname__}",
-            semconv.EXCEPTION_MESSAGE: scrub(scrub_text(str(exc))),
+            semconv.EXCEPTION_MESSAGE: scrub(error_message(exc)),
             semconv.EXCEPTION_STACKTRACE: scrub(scrub_text(trace)),
         },
     )

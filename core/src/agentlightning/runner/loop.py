@@ -13,6 +13,7 @@ from contextvars import copy_context
 
 from agentlightning.agent import BoundAgent
 from agentlightning.errors import BadValue, LimitExceeded, StaleAttempt
+from agentlightning.llm_api import error_message
 from agentlightning.recording.attempt import attempt
 from agentlightning.recording.sink import Sink
 from agentlightning.records import Resolver
@@ -209,7 +210,8 @@ class Runner:
             self._counts.add("stale")
             logger.debug("%s", error)
         except (BadValue, LimitExceeded) as error:
-            logger.error("the store refused the result of %s: %s", named(result.key), error)  # noqa: TRY400 - the message says it all
+            why = error_message(error)
+            logger.error("the store refused the result of %s: %s", named(result.key), why)  # noqa: TRY400 - the message says it all
             self._finish_without(result, error)
 
     def _finish_without(self, result: Result, refusal: Exception) -> None:

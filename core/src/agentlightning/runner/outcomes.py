@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentlightning.agent import Result, normalise_return
+from agentlightning.llm_api import error_line, error_message
 from agentlightning.recording.attempt import reward_span
 from agentlightning.records import JSON, Outcome, OutcomeStatus, Span
 from agentlightning.runner.execution import Ending
@@ -50,16 +51,16 @@ def outcome_of(ending: Ending) -> tuple[Outcome, Sequence[Span]]:
     """The outcome of an attempt that ended in any way but lost, and its reward spans."""
     if isinstance(ending.value, Kept):
         return Outcome(status="succeeded", output=ending.value.output), ending.value.rewards
+    assert ending.error is not None  # noqa: S101 - every other ending has one
     if ending.reason == "raised":
         return failed(ending.error), ()
     status: OutcomeStatus = "timed_out" if ending.reason == "timed_out" else "cancelled"
-    return Outcome(status=status, error=str(ending.error)), ()
+    return Outcome(status=status, error=error_message(ending.error)), ()
 
 
-def failed(error: BaseException | None) -> Outcome:
+def failed(error: BaseException) -> Outcome:
     """A failed attempt, with the line people read; the traceback is in its root span."""
-    text = str(error)
-    return Outcome(status="failed", error=": ".join(filter(None, (type(error).__name__, text))))
+    return Outcome(status="failed", error=error_line(error))
 
 
 @functools.cache
