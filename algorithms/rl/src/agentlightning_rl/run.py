@@ -16,7 +16,7 @@ from trl import GRPOTrainer  # type: ignore[attr-defined]  # TRL exports it lazi
 
 from agentlightning_rl.arguments import trainer_arguments
 from agentlightning_rl.collect import Collected, collect
-from agentlightning_rl.config import RLConfig
+from agentlightning_rl.config import RESOURCE, RLConfig
 from agentlightning_rl.events import CHECKPOINTS, StepEvents
 from agentlightning_rl.model import load_model
 from agentlightning_rl.tasks import TaskSampler
@@ -25,9 +25,6 @@ from agentlightning_rl.trl_check import check_trl
 from agentlightning_rl.weights import Lending, Publisher
 
 logger = logging.getLogger("agentlightning.rl")
-
-RESOURCE = "llm"
-"""The resource that is trained."""
 
 
 def train(config: RLConfig, ctx: AlgorithmContext) -> Resources:
@@ -98,6 +95,8 @@ class Training:
             self._save_unsaved()
             raise
         except BudgetExhausted as error:
+            if not self._trainer.state.global_step:
+                raise  # nothing was learned: there is no trained model to save
             logger.warning("training ends after %d steps: %s", self._trainer.state.global_step, error)
             self._save_unsaved()
         if self._ctx.interrupted():

@@ -11,15 +11,14 @@ from agentlightning.engine import FullDir
 from agentlightning.errors import (
     AlgorithmError,
     BudgetExhausted,
-    DatasetError,
     Interrupted,
     NoSamples,
 )
 from agentlightning.records import JSON, LLM, Resources
 from transformers.utils import logging as transformers_logging
 
-from agentlightning_sft.chats import chat_examples, is_chat
-from agentlightning_sft.config import SFTConfig
+from agentlightning_sft.chats import are_chats, chat_examples
+from agentlightning_sft.config import RESOURCE, SFTConfig
 from agentlightning_sft.events import StepEvents
 from agentlightning_sft.examples import Example, Examples, reasons
 from agentlightning_sft.model import length_limit, lora_config, open_model
@@ -28,9 +27,6 @@ from agentlightning_sft.tokenising import ChatTokeniser
 from agentlightning_sft.training import ExampleTrainer, mean_loss, trl_arguments
 
 logger = logging.getLogger("agentlightning.sft")
-
-RESOURCE: Final = "llm"
-"""The resource that is trained."""
 
 CHECKPOINTS: Final = "checkpoints"
 MODEL: Final = "model"
@@ -105,14 +101,8 @@ class FineTuning:
     def _validation(self, limit: int | None) -> tuple[list[Example], list[JSON]]:
         """Chats whose loss is measured, or tasks that the agent is run on."""
         rows = list(self._ctx.val)
-        chats = [is_chat(row) for row in rows]
-        if not any(chats):
+        if not are_chats(rows, "eval_dataset"):
             return [], rows
-        if not all(chats):
-            raise DatasetError(
-                f"eval_dataset row {chats.index(False)} is a task and row {chats.index(True)} a chat; "
-                "expected all of one kind: tasks for the agent, or chats whose loss is measured"
-            )
         examples = chat_examples(rows, self._tokenise, "eval_dataset").within(limit)
         if examples.dropped:
             logger.warning("eval_dataset: left out: %s", reasons(examples.dropped))
