@@ -5,6 +5,7 @@ import types
 import agentlightning.recording.instruments as instruments_module
 import openai
 import pytest
+from agentlightning import semconv
 from agentlightning.adapter import TracerAdapter
 from agentlightning.errors import UnknownName
 from agentlightning.plugins import load_plugins
@@ -83,6 +84,42 @@ def test_inside_a_rollout_a_trace_is_a_span_of_it(recording, installed, server):
     (call,) = [span for span in spans if span.kind == "llm"]
     assert call.parent_id == sub.span_id
     assert call.call.agent == "sub"
+
+
+def test_inside_a_rollout_a_trace_reads_and_writes_that_rollouts_store(
+    recording, installed, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with recording.rollout() as context:
+        with Tracer().trace("sub", input={"q": 1}) as trace:
+            trace.reward(0.5)
+            trace.output = "answer"
+            assert [span.kind for span in trace.spans()] == ["reward"]
+        assert [span.name for span in trace.spans()] == ["reward", "sub"]
+        assert trace.spans() == recording.spans(context)
+    sub = trace.spans()[1]
+    assert sub.attributes[semconv.OPERATION_INPUT] == {"q": 1}
+    assert sub.attributes[semconv.OPERATION_OUTPUT] == "answer"
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_outcome_is_the_last_reward_of_the_whole_rollout(store):
+    with Tracer(store).trace("agent") as trace:
+        emit_reward(0.25)
+        emit_reward(1, agent="writer")
+        emit_reward(1, step=True)
+        emit_reward(1, name="style")
+    assert rollout(store, trace).reward == 0.25
+    trace.reward(1, name="style")
+    assert rollout(store, trace).reward == 0.25
+    trace.reward(0.5)
+    assert rollout(store, trace).reward == 0.5
+
+
+def test_a_rollout_without_an_outcome_stays_unscored(store):
+    with Tracer(store).trace("agent") as trace:
+        emit_reward(1, agent="writer")
+    assert rollout(store, trace).reward is None
 
 
 def test_no_key_reaches_the_database_or_the_log(tmp_path, server, caplog):

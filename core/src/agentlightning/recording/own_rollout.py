@@ -23,9 +23,11 @@ from agentlightning.records import (
     Outcome,
     Passthrough,
     Resolver,
+    Rollout,
     RolloutConfig,
     RolloutRequest,
 )
+from agentlightning.samples import outcome, recorded_rules
 from agentlightning.store import Claim, Order, Result, Store
 
 logger = logging.getLogger("agentlightning.recording")
@@ -70,45 +72,40 @@ def own_rollout(store: Store, *, name: str, input: Any, why: str) -> Iterator[Ow
     claim = store.begin(LOCAL_RUN, request, worker)
     sink = Sink(store)
     resolve: Resolver = lambda _info: Passthrough(reason=why)  # noqa: E731 - its type is the point
-    outcome = Outcome(status="succeeded")
-    mine = None
+    ending = Outcome(status="succeeded")
     try:
         with attempt(claim, sink, resolve=resolve, name=name) as context:
             mine = OwnRollout(claim, context)
             with _kept_alive(store, claim, worker, context.life):
                 yield mine
-        outcome = Outcome(status="succeeded", output=scrub(mine.output))
+        ending = Outcome(status="succeeded", output=scrub(mine.output))
     except BaseException as error:
-        outcome = Outcome(status="failed", error=error_line(error))
+        ending = Outcome(status="failed", error=error_line(error))
         raise
     finally:
-        _finish(store, sink, claim, outcome)
+        _finish(store, sink, claim, ending)
 
 
-def _finish(store: Store, sink: Sink, claim: Claim, outcome: Outcome) -> None:
+def _finish(store: Store, sink: Sink, claim: Claim, ending: Outcome) -> None:
     try:
-        store.finish([Result(key=claim.key, outcome=outcome, spans=sink.take(claim.key))])
-        _set_outcome_reward(store, claim.rollout.rollout_id)
+        (rollout,) = store.finish([Result(key=claim.key, outcome=ending, spans=sink.take(claim.key))])
+        keep_outcome(store, rollout)
     except StaleAttempt as error:
         logger.warning("the rollout's result was not taken: %s", error)
     except StoreError:
-        if outcome.status == "succeeded":
+        if ending.status == "succeeded":
             raise
         logger.exception("rollout %s could not be stored", claim.rollout.rollout_id)
     finally:
         sink.close()
 
 
-def _set_outcome_reward(store: Store, rollout_id: str) -> None:
-    """Keep the last outcome reward with the rollout, as a run's trainer does."""
-    values = [
-        span.attributes[semconv.REWARD_VALUE]
-        for span in store.spans([rollout_id], kinds=["reward"])
-        if span.attributes.get(semconv.REWARD_NAME) == "reward"
-        and semconv.REWARD_SPAN not in span.attributes
-    ]
-    if values:
-        store.set_rewards({rollout_id: values[-1]})
+def keep_outcome(store: Store, rollout: Rollout) -> None:
+    """Keep the outcome of the rewards recorded so far with the rollout, as a run's trainer does."""
+    rules, _, _ = recorded_rules(rollout)
+    spans = list(store.spans([rollout.rollout_id], kinds=["reward"]))
+    if (value := outcome(rollout, spans, rules)) is not None:
+        store.set_rewards({rollout.rollout_id: value})
 
 
 @contextmanager

@@ -26,12 +26,13 @@ class Sink:
     hold up the others.
 
     Args:
+        store: where they are written; read back through it, after a :meth:`flush`.
         flush_every_s: the longest a span waits for company before it is written.
         batch_size: the most spans written in one call.
     """
 
     def __init__(self, store: Store, *, flush_every_s: float = 0.05, batch_size: int = 500) -> None:
-        self._store = store
+        self.store: Final = store
         self._flush_every_s = flush_every_s
         self._batch_size = batch_size
         self._changed = threading.Condition()
@@ -133,7 +134,7 @@ class Sink:
         pause = 0.05
         while spans:
             try:
-                self._store.add_spans(spans)
+                self.store.add_spans(spans)
             except StoreUnavailable as error:
                 if self._gives_up(error, spans):
                     return

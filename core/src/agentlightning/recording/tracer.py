@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from agentlightning import semconv
 from agentlightning.recording.attempt import reward_span
 from agentlightning.recording.context import RolloutContext, current_rollout
 from agentlightning.recording.defaults import default_store
 from agentlightning.recording.instruments import instruments
-from agentlightning.recording.own_rollout import own_rollout
-from agentlightning.recording.recorder import Recorder
+from agentlightning.recording.own_rollout import keep_outcome, own_rollout
+from agentlightning.recording.recorder import Recorder, SpanHandle
 from agentlightning.records import Span
-from agentlightning.store import Store
+from agentlightning.store import RolloutQuery, Store
 
 
 class Trace:
@@ -21,7 +22,8 @@ class Trace:
 
     Attributes:
         rollout_id: its id in the store; ``agl trace show`` takes it.
-        output: set it inside the body to store it as the rollout's output.
+        output: set it inside the body to store it as the rollout's output; inside another rollout, as
+            the output of the span that the body is there.
     """
 
     def __init__(self, store: Store, context: RolloutContext) -> None:
@@ -41,13 +43,12 @@ class Trace:
             self._context.sink.add(span)
             return
         self._store.add_spans([span])
-        if name == "reward":
-            self._store.set_rewards({self.rollout_id: float(value)})
+        query = RolloutQuery(rollout_ids=(self.rollout_id,))
+        keep_outcome(self._store, self._store.rollouts(query).items[0])
 
     def spans(self) -> list[Span]:
         """What was recorded so far, in the order it came."""
-        if self._context.life.phase != "over":
-            self._context.sink.flush()
+        self._context.sink.flush()
         return list(self._store.spans([self.rollout_id]))
 
 
@@ -69,7 +70,8 @@ class Tracer:
     def trace(self, agent: object, input: Any = None) -> Iterator[Trace]:  # noqa: A002 - the record's own word
         """Record what the body does as one rollout of ``agent``, which the body itself runs.
 
-        Inside a rollout that is recorded already, the body becomes a span of it.
+        Inside a rollout that is recorded already, the body becomes a span of it, in that rollout's
+        store.
 
         Args:
             agent: the agent, or its name; only its name is used.
@@ -79,13 +81,16 @@ class Tracer:
             StoreError: the store cannot be opened or written. An exception of the body marks the
                 rollout as failed and goes on unchanged.
         """
-        store = self._store if isinstance(self._store, Store) else default_store(self._store)
         name = _name_of(agent)
         outer = current_rollout()
         if outer is not None:
-            with _as_span(name):
-                yield Trace(store, outer)
+            with _as_span(name, input) as handle:
+                trace = Trace(outer.sink.store, outer)
+                yield trace
+                if trace.output is not None:
+                    handle.set({semconv.OPERATION_OUTPUT: trace.output})
             return
+        store = self._store if isinstance(self._store, Store) else default_store(self._store)
         instruments.install()
         try:
             with own_rollout(
@@ -99,12 +104,13 @@ class Tracer:
 
 
 @contextmanager
-def _as_span(name: str) -> Iterator[None]:
+def _as_span(name: str, task: Any) -> Iterator[SpanHandle]:
     recorder = Recorder()
-    handle = recorder.start("agent", name)
+    given = None if task is None else {semconv.OPERATION_INPUT: task}
+    handle = recorder.start("agent", name, attributes=given)
     try:
         with recorder.agent(name):
-            yield
+            yield handle
     except BaseException as error:
         handle.error(error)
         raise
