@@ -36,6 +36,7 @@ def last_user_message(server):
         ({"question": "how many?", "answer": "2"}, "how many?"),
         ({"input": "go"}, "go"),
         ({"messages": [{"role": "user", "content": "hi"}]}, "hi"),
+        ({"messages": None, "prompt": "as datasets fills it"}, "as datasets fills it"),
         ({"a": 1}, '{"a": 1}'),
         ([1, 2], "[1, 2]"),
     ],

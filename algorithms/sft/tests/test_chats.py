@@ -60,7 +60,7 @@ def test_a_row_that_was_through_datasets_has_the_same_tokens(tokenise):
         ({"text": "hi", "label": 3}, "has the keys text, label"),
         ({"messages": []}, "at least one message"),
         ({"messages": [USER]}, "nothing to learn"),
-        ({"messages": [USER, {"role": "assistant", "content": 3}]}, "message 1: only text"),
+        ({"messages": [USER, {"role": "assistant", "content": 3}]}, r"messages\[1\]: content of type"),
         ({"messages": [USER, REPLY], "tools": "{"}, "tools"),
         ({"prompt": "hi", "completion": 3}, "got a int"),
     ],

@@ -124,7 +124,7 @@ def test_a_conversation_that_cannot_be_learned_is_counted_and_the_others_kept(re
     made = examples(recorder)
     assert len(made) == 1
     ((reason, count),) = made.dropped.items()
-    assert "only text can be trained on" in reason
+    assert "expected text only" in reason
     assert count == 1
 
 

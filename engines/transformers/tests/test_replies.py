@@ -178,6 +178,7 @@ def test_a_field_nobody_knows_is_warned_about_once(kit, untrained, caplog):
             "content": None,
             "tool_calls": [{"function": {"name": "stock", "arguments": "{broken"}}],
         },
+        {"role": "assistant", "content": None, "tool_calls": [{"type": "custom"}]},
     ],
 )
 def test_a_message_that_cannot_be_templated_is_refused_with_its_place(kit, served, message):
@@ -191,3 +192,30 @@ def test_content_in_parts_reads_like_plain_text(kit, served):
         served, kit.ask(), {**kit.ask(), "messages": [{"role": "user", "content": parts}]}
     )
     assert plain["prompt_token_ids"] == in_parts["prompt_token_ids"]
+
+
+def test_a_conversation_reads_the_same_whoever_sent_it(kit, served):
+    """As the protocol has it, as frameworks send it, and as a row of ``datasets`` holds it."""
+    call = {"id": "c", "type": "function", "function": {"name": "stock", "arguments": "{}"}}
+    bare = {**call, "function": {"name": "stock", "arguments": None}}
+    tool = kit.TOOLS[0]["function"]
+    filled = {**tool["parameters"]["properties"], "of_another_row": None}
+    asked = [
+        ([call], [{"type": "function", "function": tool}]),
+        ([bare], [{"type": "function", **tool, "strict": None}]),
+        ([bare], [{**tool, "parameters": {**tool["parameters"], "properties": filled}}]),
+    ]
+    replies = kit.answer(
+        served,
+        *(
+            {
+                **kit.ask(tools=tools),
+                "messages": [
+                    {"role": "user", "content": "Hi", "name": None},
+                    {"role": "assistant", "content": None, "refusal": None, "tool_calls": calls},
+                ],
+            }
+            for calls, tools in asked
+        ),
+    )
+    assert len({tuple(reply["prompt_token_ids"]) for reply in replies}) == 1

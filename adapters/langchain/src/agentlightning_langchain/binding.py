@@ -6,9 +6,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from agentlightning.llm_api import messages_of_row, text_of_row
 from agentlightning.records import JSON
-
-_TEXT_FIELDS = ("prompt", "question", "input")
 
 
 def bind_runnable(agent: object, *, run_async: bool | None) -> Callable[[JSON], Any] | None:
@@ -48,11 +47,11 @@ def _as_it_is(task: JSON) -> JSON:
 
 def _as_messages(task: JSON) -> dict[str, JSON]:
     """The graph's input: a row that has messages as it is, else the row's text as user message."""
-    if isinstance(task, Mapping):
-        if "messages" in task:
-            return dict(task)
-        task = next((task[field] for field in _TEXT_FIELDS if isinstance(task.get(field), str)), task)
-    text = task if isinstance(task, str) else json.dumps(task, ensure_ascii=False)
+    if isinstance(task, Mapping) and messages_of_row(task) is not None:
+        return dict(task)
+    text = text_of_row(task)
+    if text is None:
+        text = json.dumps(task, ensure_ascii=False)
     return {"messages": [{"role": "user", "content": text}]}
 
 

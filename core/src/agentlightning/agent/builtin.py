@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from agentlightning.agent.binding import rollout
 from agentlightning.errors import AgentError
+from agentlightning.llm_api import MESSAGES_FIELD, TEXT_FIELDS, messages_of_row, text_of_row
 from agentlightning.recording.emit import emit
 from agentlightning.records import JSON, LLM, PromptTemplate, Resources
 
-_TEXT_FIELDS = ("prompt", "question", "input")
 _SYSTEM_PROMPT = "system_prompt"
 
 
@@ -40,20 +40,17 @@ def single_turn(task: JSON, llm: LLM, resources: Resources) -> str:  # noqa: ARG
 
 
 def _messages_of(task: JSON) -> list[dict[str, JSON]]:
-    if isinstance(task, str):
-        return [{"role": "user", "content": task}]
-    row = task if isinstance(task, Mapping) else {}
-    if given := row.get("messages"):
-        messages = [dict(message) for message in given]
+    if (messages := messages_of_row(task)) is not None:
         while messages and messages[-1].get("role") == "assistant":
             messages.pop()
         return messages
-    for field in _TEXT_FIELDS:
-        if isinstance(text := row.get(field), str):
-            return [{"role": "user", "content": text}]
+    if (text := text_of_row(task)) is not None:
+        return [{"role": "user", "content": text}]
     raise AgentError(
-        f"the built-in agent needs a row with 'messages', or with the text 'prompt', 'question' or "
-        f"'input'; got {sorted(row) if row else type(task).__name__}. Rename a column, or pass an agent"
+        f"the built-in agent needs a row with {MESSAGES_FIELD!r}, or with text as one of "
+        f"{', '.join(map(repr, TEXT_FIELDS))}; got "
+        f"{sorted(task) if isinstance(task, Mapping) else type(task).__name__}. Rename a column, or "
+        "pass an agent"
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import jinja2
 from agentlightning.errors import EngineError
+from agentlightning.llm_api import BadConversation, template_messages, template_tools
 
 from agentlightning_transformers.sampling import Prompt, Sampling
 
@@ -91,8 +92,8 @@ class RequestReader:
         """
         given = {key: value for key, value in body.items() if value is not None}
         self._refuse_or_warn(given)
-        tools = () if given.get("tool_choice") == "none" else tuple(given.get("tools") or ())
-        text = self._render(given, tools)
+        messages, tools = _conversation(given)
+        text = self._render(messages, tools, given.get("chat_template_kwargs") or {})
         ids = self._tokenizer(text, add_special_tokens=False)["input_ids"]
         sampling = self._sampling(given, room=self._max_model_len - len(ids), prompt=len(ids))
         return ChatRequest(
@@ -122,17 +123,19 @@ class RequestReader:
             self._warned |= unknown
             _logger.warning("the transformers engine does not know %s: no effect", sorted(unknown))
 
-    def _render(self, given: Mapping[str, Any], tools: Sequence[dict[str, Any]]) -> str:
-        messages = given.get("messages")
-        if not isinstance(messages, list) or not messages:
-            raise EngineError(f"messages: expected a list with at least one message, got {messages!r}")
+    def _render(
+        self,
+        messages: Sequence[dict[str, Any]],
+        tools: Sequence[dict[str, Any]],
+        options: Mapping[str, Any],
+    ) -> str:
         try:
             text = self._tokenizer.apply_chat_template(
-                [template_message(message, place) for place, message in enumerate(messages)],
+                list(messages),
                 tools=list(tools) or None,
                 add_generation_prompt=True,
                 tokenize=False,
-                **(given.get("chat_template_kwargs") or {}),
+                **options,
             )
         except (jinja2.TemplateError, TypeError, ValueError) as error:
             raise EngineError(f"the model's chat template refuses these messages: {error}") from error
@@ -162,50 +165,15 @@ class RequestReader:
         )
 
 
-def template_message(message: object, place: int) -> dict[str, Any]:
-    """A message as chat templates expect it: text as content, tool arguments as objects.
-
-    Raises:
-        EngineError: it has no role, arguments that are not JSON, or content that is not text.
-    """
-    if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-        raise EngineError(f"messages[{place}]: expected an object with a role, got {message!r}")
-    role = "system" if message["role"] == "developer" else message["role"]
-    ready = {**message, "role": role, "content": _text(message.get("content"), place)}
-    # LangChain sends null for what is absent, which templates take for something that is there.
-    calls = ready.pop("tool_calls", None)
-    if calls:
-        ready["tool_calls"] = [_template_call(call, place) for call in calls]
-    return ready
-
-
-def _text(content: object, place: int) -> str:
-    if content is None or isinstance(content, str):
-        return content or ""
-    parts = content if isinstance(content, list) else [content]
-    texts = []
-    for part in parts:
-        if not isinstance(part, Mapping) or not isinstance(part.get("text"), str):
-            kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
-            raise EngineError(
-                f"messages[{place}]: content of type {kind!r}; this engine only reads text"
-            )
-        texts.append(part["text"])
-    return "\n".join(texts)
-
-
-def _template_call(call: Mapping[str, Any], place: int) -> dict[str, Any]:
-    function = call.get("function") or {}
-    arguments = function.get("arguments")
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments or "{}")
-        except ValueError as error:
-            raise EngineError(
-                f"messages[{place}]: the arguments of the call of {function.get('name')!r} are not "
-                f"JSON: {error}"
-            ) from error
-    return {**call, "function": {**function, "arguments": arguments}}
+def _conversation(
+    given: Mapping[str, Any],
+) -> tuple[list[dict[str, Any]], tuple[dict[str, Any], ...]]:
+    """The messages, and the tools that the model may call."""
+    shown = None if given.get("tool_choice") == "none" else given.get("tools")
+    try:
+        return template_messages(given.get("messages")), tuple(template_tools(shown))
+    except BadConversation as error:
+        raise EngineError(str(error)) from error
 
 
 def _number(
