@@ -22,7 +22,8 @@ def init(model: str | None = None, base_url: str | None = None, store: str | Non
             ``OPENAI_MODEL``.
         base_url: where it is asked; else ``OPENAI_BASE_URL``, else OpenAI's own address. The key is
             ``OPENAI_API_KEY``.
-        store: the URL of the store that records are kept in; else ``sqlite:///agentlightning.db``.
+        store: the URL of the store that records are kept in; else ``AGENTLIGHTNING_STORE``, else
+            ``sqlite:///agentlightning.db``.
 
     Raises:
         UnknownName: no plug-in opens such a store; the message lists what is known.

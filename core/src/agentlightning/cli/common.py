@@ -13,7 +13,7 @@ from rich.console import Console
 from agentlightning.errors import StoreUnavailable
 from agentlightning.records import JSON, Rollout, to_builtins
 from agentlightning.store import RolloutQuery, Store
-from agentlightning.store.opening import DEFAULT_URL, open_existing_store
+from agentlightning.store.opening import DEFAULT_URL, STORE_VARIABLE, default_url, open_existing_store
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,14 +22,12 @@ PIPE_WIDTH = 200
 
 
 def store_option(command: F) -> F:
-    """Add ``--store URL``, with the variable AGENTLIGHTNING_STORE and the usual file as defaults."""
+    """Add ``--store URL``, by default the store that runs are kept in where they name none."""
     return click.option(
         "--store",
         "store_url",
-        default=DEFAULT_URL,
-        envvar="AGENTLIGHTNING_STORE",
-        show_default=True,
-        show_envvar=True,
+        default=default_url,
+        show_default=f"{STORE_VARIABLE}, else {DEFAULT_URL}",
         help="URL of the store.",
     )(command)
 
@@ -45,7 +43,7 @@ def open_existing(url: str) -> Store:
         return open_existing_store(url)
     except StoreUnavailable as error:
         raise StoreUnavailable(
-            f"{error}. Name the store of your run with --store or AGENTLIGHTNING_STORE"
+            f"{error}. Name the store of your run with --store or {STORE_VARIABLE}"
         ) from error
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from agentlightning.errors import ConfigError
+from agentlightning.recording.defaults import MODEL_VARIABLES, environment_model
 
 ModelKind = Literal["directory", "hub", "hosted"]
-
-VARIABLES = ("AGENTLIGHTNING_MODEL", "OPENAI_MODEL")
 
 
 def model_kind(model: str) -> ModelKind:
@@ -53,12 +50,11 @@ def require_open_weights(model: str, algorithm: str, instead: str) -> None:
         )
 
 
-def default_model(environment: Mapping[str, str] = os.environ) -> str:
+def default_model() -> str:
     """The model named by the environment when the configuration names none."""
-    for variable in VARIABLES:
-        if value := environment.get(variable):
-            return value
+    if model := environment_model():
+        return model
     raise ConfigError(
-        f"model: none given; set the key `model` or the variable {' or '.join(VARIABLES)} "
+        f"model: none given; set the key `model` or the variable {' or '.join(MODEL_VARIABLES)} "
         "to a local directory, a hub id (owner/name) or a hosted model's name"
     )

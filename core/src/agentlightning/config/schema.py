@@ -8,6 +8,7 @@ import msgspec
 
 from agentlightning.algorithm import Budget
 from agentlightning.records import JSON, RolloutConfig
+from agentlightning.store.opening import default_url
 
 
 class RunnersConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -57,7 +58,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         agent: what :meth:`Trainer.fit` takes; None runs the built-in single-turn agent.
         model: a local directory, a hub id (``owner/name``) or a hosted model's name.
         base_url: where a hosted model is asked, when not at the provider's own address.
-        store: the store's URL. run_name: the run's name in it.
+        store: the store's URL; else ``AGENTLIGHTNING_STORE``. run_name: the run's name in it.
         train_dataset: tasks. eval_dataset: validation tasks, not trained on.
         reward_function: ``f(task, output)`` or ``f(task, output, rollout)``, or ``"module:name"``.
         engine: a name, a URL, or ``{"name": …, …its options}``.
@@ -74,7 +75,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     agent: Any = None
     model: str | None = None
     base_url: str | None = None
-    store: str = "sqlite:///agentlightning.db"
+    store: str = msgspec.field(default_factory=default_url)
     run_name: str | None = None
     train_dataset: Any = None
     eval_dataset: Any = None

@@ -11,7 +11,10 @@ from typing import Final
 
 from agentlightning.recording.stand_in import VARIABLE, real_key
 from agentlightning.store import Store
-from agentlightning.store.opening import DEFAULT_URL, open_store
+from agentlightning.store.opening import default_url, open_store
+
+MODEL_VARIABLES: Final = ("AGENTLIGHTNING_MODEL", "OPENAI_MODEL")
+"""The variables that name a model, the first that is set counts."""
 
 _OPENAI: Final = "https://api.openai.com/v1"
 
@@ -23,7 +26,7 @@ class Defaults:
     Attributes:
         model: else ``AGENTLIGHTNING_MODEL``, else ``OPENAI_MODEL``.
         base_url: else ``OPENAI_BASE_URL``, else OpenAI's.
-        store: URL of the store.
+        store: URL of the store; else ``AGENTLIGHTNING_STORE``, else a file in the working directory.
     """
 
     model: str | None = None
@@ -51,16 +54,17 @@ def configure(
 
 def default_model() -> str | None:
     """The model ``emit`` asks; None if none was named anywhere."""
-    return (
-        _current.defaults.model
-        or os.environ.get("AGENTLIGHTNING_MODEL")
-        or os.environ.get("OPENAI_MODEL")
-    )
+    return _current.defaults.model or environment_model()
+
+
+def environment_model() -> str | None:
+    """The model that the environment names; None if it names none."""
+    return next((name for it in MODEL_VARIABLES if (name := os.environ.get(it))), None)
 
 
 def no_model() -> str:
     """What to tell whoever needs a model where none was named."""
-    return "no model to ask: call agl.init(model=…) or set AGENTLIGHTNING_MODEL (or OPENAI_MODEL)"
+    return f"no model to ask: call agl.init(model=…) or set {' or '.join(MODEL_VARIABLES)}"
 
 
 def default_base_url() -> str:
@@ -74,11 +78,11 @@ def default_api_key() -> str | None:
 
 
 def default_store(url: str | None = None) -> Store:
-    """The store at ``url``, else ``init``'s, else the default one; opened once.
+    """The store at ``url``, else ``init``'s, else the one at :func:`default_url`; opened once.
 
     A relative path is one of the current folder, which a program may change.
     """
-    url = url or _current.defaults.store or DEFAULT_URL
+    url = url or _current.defaults.store or default_url()
     place = (url, Path.cwd())
     with _current.lock:
         if place not in _current.stores:

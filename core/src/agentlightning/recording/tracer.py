@@ -56,7 +56,8 @@ class Tracer:
     """Records agents as they are, of any framework.
 
     Args:
-        store: a store or its URL; by default ``init``'s, else ``sqlite:///agentlightning.db``.
+        store: a store or its URL; by default ``init``'s, else ``AGENTLIGHTNING_STORE``, else
+            ``sqlite:///agentlightning.db``.
 
     Example:
         >>> with Tracer().trace(agent) as trace:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Final
 
 from agentlightning.errors import StoreUnavailable
 from agentlightning.plugins import plugins
 from agentlightning.store.contract import Store
 
-DEFAULT_URL = "sqlite:///agentlightning.db"
-"""Where runs are kept unless something else is asked for: a file in the working directory."""
+STORE_VARIABLE: Final = "AGENTLIGHTNING_STORE"
+DEFAULT_URL: Final = "sqlite:///agentlightning.db"
+"""Where runs are kept when the variable names no other store: a file in the working directory."""
 
 
-def open_store(url: str = DEFAULT_URL) -> Store:
-    """Open the store at ``url``; the scheme names the backend.
+def default_url() -> str:
+    """The store of everything that names none: ``AGENTLIGHTNING_STORE``, else :data:`DEFAULT_URL`."""
+    return os.environ.get(STORE_VARIABLE) or DEFAULT_URL
+
+
+def open_store(url: str | None = None) -> Store:
+    """Open the store at ``url``, by default :func:`default_url`; the scheme names the backend.
 
     ``memory://`` is built in; every other scheme is a plug-in's.
 
@@ -21,10 +29,11 @@ def open_store(url: str = DEFAULT_URL) -> Store:
         UnknownName: no plug-in offers the scheme; the message lists those there are.
         StoreUnavailable: it cannot be opened; the message says why.
     """
+    url = url or default_url()
     return plugins().store_backend_for(url)(url)
 
 
-def open_existing_store(url: str = DEFAULT_URL) -> Store:
+def open_existing_store(url: str) -> Store:
     """Open a store that something was recorded in; a file that is not there is not made.
 
     Raises:
