@@ -4,6 +4,7 @@ from agentlightning.llm_api.calls import llm_span, read_call
 from agentlightning.llm_api.conversation import conversation, request_messages
 from agentlightning.llm_api.headers import CallHeaders, read_call_headers, write_call_headers
 from agentlightning.llm_api.paths import api_of_path, base_of_url, origin_of, url_for, within
+from agentlightning.llm_api.rows import MESSAGES_FIELD, TEXT_FIELDS, messages_of_row, text_of_row
 from agentlightning.llm_api.scrub import (
     error_line,
     error_message,
@@ -11,8 +12,12 @@ from agentlightning.llm_api.scrub import (
     scrub_body,
     scrub_text,
 )
+from agentlightning.llm_api.templates import BadConversation, template_messages, template_tools
 
 __all__ = [
+    "MESSAGES_FIELD",
+    "TEXT_FIELDS",
+    "BadConversation",
     "CallHeaders",
     "api_of_path",
     "base_of_url",
@@ -20,6 +25,7 @@ __all__ = [
     "error_line",
     "error_message",
     "llm_span",
+    "messages_of_row",
     "origin_of",
     "read_call",
     "read_call_headers",
@@ -27,6 +33,9 @@ __all__ = [
     "scrub",
     "scrub_body",
     "scrub_text",
+    "template_messages",
+    "template_tools",
+    "text_of_row",
     "url_for",
     "within",
     "write_call_headers",
