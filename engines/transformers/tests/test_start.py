@@ -92,6 +92,12 @@ def test_options_out_of_range_are_refused(untrained, options):
     refused(untrained, "max_batch", **options)
 
 
+@pytest.mark.parametrize("options", [{"device": "gpu"}, {"dtype": "float31"}, {"dtype": "nn"}])
+def test_a_device_or_type_that_does_not_exist_is_refused_by_its_name(untrained, options):
+    (option,) = options
+    refused(untrained, f"{option}: '.*' is none; expected auto", **options)
+
+
 def test_asking_before_the_start_is_an_error(kit, untrained):
     import asyncio
 

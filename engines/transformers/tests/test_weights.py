@@ -71,6 +71,39 @@ def test_live_weights_loaded_before_the_start_are_the_only_ones_read(kit, untrai
     assert kit.told_logprobs(reply) == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"dtype": "bfloat16"}, "dtype: bfloat16, and it is in float32"),
+        ({"device": "meta"}, "device: meta, and it is on cpu"),
+        ({"device": "cpu", "dtype": "float16"}, "dtype: float16"),
+    ],
+)
+def test_a_live_module_unlike_the_options_is_refused_and_a_directory_is_read_as_they_say(
+    kit, untrained, options, told
+):
+    weights = live(untrained)
+    weights.tokenizer.chat_template = "never used"
+    with kit.serving(untrained, **options) as (engine, info):
+        serving = engine._serving
+        with pytest.raises(EngineError, match=told):
+            engine.load(weights, 1)
+        assert engine._serving is serving
+        assert engine.start() == info
+        engine.load(FullDir(untrained), 1)
+        module = engine._policy._module
+        assert str(module.dtype) == f"torch.{options.get('dtype', 'float32')}"
+        assert str(module.device) == options.get("device", "cpu")
+
+
+def test_a_live_module_as_the_options_say_is_taken(kit, untrained):
+    weights = live(untrained)
+    with kit.serving(untrained, device="cpu", dtype="torch.float32") as (engine, info):
+        engine.load(weights, 0)
+        assert ids(kit.answer(info, kit.ask())[0])
+        assert engine._policy._module is weights.module
+
+
 def test_the_trainers_tokenizer_templates_the_prompts_of_live_weights(kit, untrained):
     weights = live(untrained)
     weights.tokenizer.chat_template = "{{ messages[0].content }}"

@@ -43,7 +43,8 @@ class TransformersEngine(Engine):
         max_batch: the largest number of replies generated together.
         batch_wait_ms: the longest time a request waits for others to share its batch.
         device: where the weights go; ``auto`` takes an accelerator if there is one.
-        dtype: their type; ``auto`` takes the one they were saved in.
+        dtype: their type; ``auto`` takes the one they were saved in. ``Live`` weights that are not as
+            these two say are refused, so that a trainer gives a directory instead.
     """
 
     def __init__(
@@ -84,13 +85,13 @@ class TransformersEngine(Engine):
 
     def load(self, weights: Weights, version: int, *, lora: str | None = None) -> str:  # noqa: ARG002
         """Serve these weights from now on; the name stays, since there is one policy here."""
-        if isinstance(weights, Live) and weights.tokenizer is not self._trainers_tokenizer:
-            self._trainers_tokenizer = weights.tokenizer
-            if self._serving is not None:
-                self._serving = self._serve(
-                    self._serving.checkpoint, weights.tokenizer, self._serving.batcher
-                )
-        self._policy.load(weights)
+        tokenizer, serving = self._trainers_tokenizer, self._serving
+        if isinstance(weights, Live) and weights.tokenizer is not tokenizer:
+            tokenizer = weights.tokenizer
+            if serving is not None:
+                serving = self._serve(serving.checkpoint, tokenizer, serving.batcher)
+        self._policy.load(weights)  # may refuse them, and then all stays as it was
+        self._trainers_tokenizer, self._serving = tokenizer, serving
         return self._model
 
     def exclusive(self) -> AbstractContextManager[None]:
