@@ -241,3 +241,7 @@ def test_a_run_that_fails_ends_in_one_line_and_is_kept(command, config):
         (run,) = store.runs()
     assert run.status == "failed"
     assert command("report", run.run_id)[0] == 0
+
+
+def test_a_run_to_resume_that_is_not_there_makes_no_store(refused, config):
+    assert "there is no store" in refused("train", config, "--resume", "run-x")

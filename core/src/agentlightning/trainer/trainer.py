@@ -90,8 +90,8 @@ class Trainer:
         tasks, validation = self._datasets(train, val)
         score, how_scored = reward_function(config, [*tasks, *validation])
         check_run(config, tasks, validation)
-        self._announce(how_scored)
         with self._open_store() as store:
+            self._announce(how_scored)
             run = open_run(store, config, self._console)
             run_dir = folder_of(config, run)
             run_dir.mkdir(parents=True, exist_ok=True)
