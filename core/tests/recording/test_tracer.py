@@ -1,16 +1,9 @@
 import logging
-import sys
-import types
 
-import agentlightning.recording.instruments as instruments_module
 import openai
 import pytest
 from agentlightning import semconv
-from agentlightning.adapter import TracerAdapter
-from agentlightning.errors import UnknownName
-from agentlightning.plugins import load_plugins
 from agentlightning.recording.emitters import emit_exception, emit_reward
-from agentlightning.recording.instruments import Instruments
 from agentlightning.recording.tracer import Tracer
 from agentlightning.store import RolloutQuery
 from agentlightning.store.memory import MemoryStore
@@ -136,82 +129,3 @@ def test_no_key_reaches_the_database_or_the_log(tmp_path, server, caplog):
     assert b"chat m" in written
     assert key.encode() not in written
     assert key not in caplog.text
-
-
-# --- adapters ---------------------------------------------------------------------------------
-
-
-class Adapter(TracerAdapter):
-    capabilities = frozenset()
-    made = []
-
-    def __init__(self, **options):
-        self.options = options
-        self.state = "new"
-        Adapter.made.append(self)
-
-    def install(self, recorder):
-        self.state = "installed"
-
-    def uninstall(self):
-        self.state = "uninstalled"
-
-
-class Broken(Adapter):
-    def install(self, recorder):
-        raise RuntimeError("the framework moved")
-
-
-@pytest.fixture
-def offered(monkeypatch, tmp_path):
-    """Two adapters, whose frameworks can be imported from a folder of their own."""
-    for name in ("fake_framework", "broken_framework"):
-        (tmp_path / f"{name}.py").write_text("")
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("AGENTLIGHTNING_PLUGINS", "")
-    Adapter.made.clear()
-    loaded = load_plugins()
-    loaded.adapters.add("fake", Adapter, summary="", trigger="fake_framework")
-    loaded.adapters.add("broken", Broken, summary="", trigger="broken_framework")
-    monkeypatch.setattr(instruments_module, "plugins", lambda: loaded)
-    yield
-    for name in ("fake_framework", "broken_framework"):
-        sys.modules.pop(name, None)
-
-
-def test_an_adapter_is_installed_when_its_framework_is_imported_and_removed_with_the_last(offered):
-    instruments = Instruments()
-    instruments.install({"fake": {"deep": True}})
-    instruments.install()
-    assert Adapter.made == []
-    import fake_framework  # noqa: F401
-
-    (adapter,) = instruments.adapters
-    assert (adapter.state, adapter.options) == ("installed", {"deep": True})
-    instruments.uninstall()
-    assert adapter.state == "installed"
-    instruments.uninstall()
-    assert adapter.state == "uninstalled"
-    instruments.install()
-    assert len(instruments.adapters) == 1
-    assert Adapter.made[-1].state == "installed"
-    instruments.uninstall()
-
-
-def test_a_broken_adapter_is_named_once_and_the_import_goes_on(offered, caplog):
-    instruments = Instruments()
-    instruments.install()
-    import broken_framework
-    import fake_framework  # noqa: F401
-
-    assert isinstance(broken_framework, types.ModuleType)
-    assert len(instruments.adapters) == 1
-    assert "the framework moved" in instruments.failures["broken"]
-    assert caplog.text.count("'broken' was left out") == 1
-    instruments.uninstall()
-
-
-def test_options_of_an_unknown_adapter_are_refused(offered):
-    with pytest.raises(UnknownName, match="fake"):
-        Instruments().install({"fak": {}})

@@ -138,14 +138,20 @@ class Registry(Generic[T]):
             raise self._unknown(name, f'no {self.kind} is called "{name}"', known)
         return self._choose(name, offers)
 
+    def usable(self, name: str) -> Entry[T]:
+        """What is known of a name whose plug-in can be used, without importing its target.
+
+        Raises:
+            UnknownName: as :meth:`get`.
+            PluginError: as :meth:`get`.
+        """
+        entry = self.entry(name)
+        self._require_active(entry)
+        return entry
+
     def resolve(self, entry: Entry[T]) -> Callable[..., T]:
         """The object behind an entry; imported once."""
-        if entry.source.inactive:
-            install = install_command(entry.name, entry.distribution)
-            raise PluginError(
-                f'the {self.kind} "{entry.name}" of {entry.source} cannot be used: '
-                f"{entry.source.inactive}; to install it: {install}"
-            )
+        self._require_active(entry)
         if not isinstance(entry.target, str):
             return entry.target
         key = (entry.distribution, entry.name)
@@ -175,6 +181,14 @@ class Registry(Generic[T]):
             yield
         finally:
             self._source = PROGRAM
+
+    def _require_active(self, entry: Entry[T]) -> None:
+        if entry.source.inactive:
+            install = install_command(entry.name, entry.distribution)
+            raise PluginError(
+                f'the {self.kind} "{entry.name}" of {entry.source} cannot be used: '
+                f"{entry.source.inactive}; to install it: {install}"
+            )
 
     def _put(
         self,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import wrapt
 
+from agentlightning.errors import PluginError
 from agentlightning.plugins import plugins
 from agentlightning.recording import seam, threads
 from agentlightning.recording.recorder import Recorder
@@ -27,8 +28,8 @@ class Instruments:
     """The process's one set of them; two of an adapter would record everything twice.
 
     An adapter is made when its framework is imported, never before: what is installed costs nothing
-    to an agent that does not use it. One that fails is reported and left out; agents then run without
-    the structure it would have told.
+    to an agent that does not use it. One that fails, or does not support the version that was imported,
+    is reported and left out; agents then run without the structure it would have told.
 
     Attributes:
         failures: why an adapter was left out, by its name.
@@ -57,15 +58,16 @@ class Instruments:
 
         Raises:
             UnknownName: options for an adapter that is not installed.
+            PluginError: options for an adapter that cannot be used with what is installed.
         """
         registry = plugins().adapters
-        given = {registry.entry(name).name: dict(values) for name, values in (options or {}).items()}
+        given = {registry.usable(name).name: dict(values) for name, values in (options or {}).items()}
         with self._lock:
             self._installs += 1
             self._take(given)
         seam.install()
         threads.install()
-        for entry in registry.entries():
+        for entry in registry.entries(inactive=True):  # one that cannot be used has to say so
             self._await_import(entry.name, entry.facts["trigger"])
 
     def uninstall(self) -> None:
@@ -116,20 +118,29 @@ class Instruments:
         try:  # without our lock: another thread may hold the import lock and want ours
             adapter = plugins().adapters.get(name)(**options)
             adapter.install(Recorder())
-        except Exception as error:  # this runs inside the user's import, which must not fail by us
-            self.failures[name] = f"{type(error).__name__}: {error}"
-            logger.warning(
-                "the adapter %r was left out, it could not be installed: %s",
-                name,
-                self.failures[name],
-                exc_info=True,
-            )
+        except Exception as error:  # noqa: BLE001 - this runs inside the user's import, which must not fail by us
+            self._leave_out(name, error)
         else:
             with self._lock:
                 self._adapters[name] = adapter
         finally:
             with self._lock:
                 self._starting.discard(name)
+
+    def _leave_out(self, name: str, error: Exception) -> None:
+        """Say why an adapter is not used; once for each reason, however often it is asked for."""
+        ours = isinstance(error, PluginError)
+        reason = str(error) if ours else f"{type(error).__name__}: {error}"
+        with self._lock:
+            said = self.failures.get(name) == reason
+            self.failures[name] = reason
+        if not said:
+            logger.warning(
+                "the adapter %r was left out, agents are recorded without the structure it tells: %s",
+                name,
+                reason,
+                exc_info=error.__cause__ if ours else error,
+            )
 
 
 instruments: Final = Instruments()
