@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("agentlightning.sft")
 
-_FOR_AGENTS: Final = ("agent", "engine", "prompts", "reward_function")
+_FOR_AGENTS: Final = (
+    "adapters",
+    "agent",
+    "engine",
+    "prompts",
+    "reward_function",
+    "rollout",
+    "runners",
+    "strict",
+    "trained_agents",
+)
 """Configuration keys that matter only where an agent runs."""
 
 
@@ -30,9 +40,15 @@ def check_ready(config: Config, val: Sequence[JSON]) -> None:
     """
     check_trackers(config.report_to)
     check_model(str(config.model))
-    runs_agents = bool(val) and not are_chats(val, "eval_dataset")
-    idle = [key for key in _FOR_AGENTS if getattr(config, key)]
-    if idle and not runs_agents:
+    if not val or are_chats(val, "eval_dataset"):
+        _warn_of_idle_keys(config)
+
+
+def _warn_of_idle_keys(config: Config) -> None:
+    given = [key for key in _FOR_AGENTS if getattr(config, key) and key not in config.defaults]
+    if config.options.source_run is not None and "trained_agents" in given:
+        given.remove("trained_agents")  # whose recorded calls are learnt
+    if given:
         logger.warning(
-            "%s: no effect here, since no agent is run: eval_dataset has no tasks", ", ".join(idle)
+            "%s: no effect here, since no agent is run: eval_dataset has no tasks", ", ".join(given)
         )
