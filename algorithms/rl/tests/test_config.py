@@ -47,7 +47,9 @@ def test_what_cannot_work_is_refused_with_what_can(keys, message):
 
 
 def test_a_hosted_model_is_refused_before_anything_is_spent():
-    with pytest.raises(ConfigError, match=r"'gpt-4'.*hosted.*prompt_optimization"):
+    with pytest.raises(
+        ConfigError, match=r"'gpt-4'.*hosted.*a later version.*prompt_optimization.*sft"
+    ):
         load_config({"algorithm": "rl", "model": "gpt-4", "batch_size": 32, "learning_rate": 0.001})
 
 

@@ -200,7 +200,8 @@ class RLConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         require_open_weights(
             str(config.model),
             "reinforcement learning",
-            "use algorithm: prompt_optimization, or algorithm: sft through the provider's fine-tuning",
+            "wait for a later version, which has algorithm: prompt_optimization, and algorithm: sft "
+            "through the provider's fine-tuning",
         )
         allowed = config.budget.rollouts
         if allowed is not None and allowed < self.batch_size:
