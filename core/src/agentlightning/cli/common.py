@@ -47,10 +47,16 @@ def open_existing(url: str) -> Store:
         ) from error
 
 
-def output() -> Console:
-    """Standard output, for tables."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
+def output(*, wrap: bool = True) -> Console:
+    """Standard output. What is printed is taken as it is: ``[/INST]`` and ``:key:`` are data here.
+
+    Args:
+        wrap: fold lines to the width of the terminal, as tables need; otherwise that is left to it.
+    """
+    plain = Console(highlight=False, markup=False, emoji=False, soft_wrap=not wrap)
+    if not plain.is_terminal:
+        plain.width = PIPE_WIDTH
+    return plain
 
 
 def find_rollout(store: Store, rollout_id: str) -> Rollout:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import click
-from rich.console import Console
 
 from agentlightning.cli.common import (
     find_rollout,
     json_option,
     number,
     open_existing,
+    output,
     print_json,
     store_option,
 )
@@ -31,17 +31,16 @@ def explain(rollout_id: str, store_url: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"explanation": explanation, "attempts": attempts})
         return
-    console = Console(soft_wrap=True, highlight=False)
+    console = output(wrap=False)
     console.print(
         f"rollout {rollout_id} ({explanation.mode}) {explanation.status}, "
         f"attempt {explanation.attempt}; reward {number(explanation.reward)} "
-        f"({explanation.reward_rule}); {explanation.rows} training rows",
-        markup=False,
+        f"({explanation.reward_rule}); {explanation.rows} training rows"
     )
     for attempt in attempts:
         if attempt.error:
-            console.print(f"  attempt {attempt.number} {attempt.status}: {attempt.error}", markup=False)
+            console.print(f"  attempt {attempt.number} {attempt.status}: {attempt.error}")
     for fate in explanation.fates:
-        console.print(f"  {fate.what}: {fate.fate}", markup=False)
+        console.print(f"  {fate.what}: {fate.fate}")
     for note in explanation.notes:
-        console.print(f"  note: {note}", markup=False)
+        console.print(f"  note: {note}")

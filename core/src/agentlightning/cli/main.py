@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import click
 
-from agentlightning.errors import AgentLightningError, PluginError
+from agentlightning.errors import (
+    EXIT_INTERRUPTED,
+    AgentLightningError,
+    PluginError,
+    RunInterrupted,
+)
 from agentlightning.plugins import plugins
 
 TRACEBACK = "AGENTLIGHTNING_TRACEBACK"
@@ -30,6 +36,16 @@ class PluginGroup(click.Group):
             f'the command "{cmd_name}" of {entry.source} is a {type(command).__name__}; '
             "expected a click command"
         )
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; Ctrl+C is nobody's fault, and ends it as shells expect."""
+        try:
+            return super().invoke(ctx)
+        except RunInterrupted:  # the trainer has said how to go on
+            ctx.exit(EXIT_INTERRUPTED)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(EXIT_INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The list of ``agl --help``, from the summaries given when they were registered."""

@@ -11,8 +11,8 @@ from typing import Any
 import click
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from agentlightning.plugins import HOOK_API, PluginInfo, State
 from agentlightning.plugins import plugins as installed_plugins
@@ -44,15 +44,15 @@ def plugins(*, as_json: bool) -> None:
             _offers(info),
             info.distribution,
             info.version,
-            "\n".join(escape(f"{need.requirement} ({need.found or 'none'})") for need in info.needs),
-            f"[{COLOURS[info.state]}]{info.state.value}[/]",
-            escape(info.reason or ""),
+            "\n".join(f"{need.requirement} ({need.found or 'none'})" for need in info.needs),
+            Text(info.state.value, COLOURS[info.state]),
+            info.reason or "",
         )
-    console = Console()
+    console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
-        console = Console(width=200)  # a pipe has no width to fit into
+        console.width = 200  # a pipe has no width to fit into
     console.print(table)
-    console.print(f"hook API {HOOK_API}", highlight=False)
+    console.print(f"hook API {HOOK_API}")
 
 
 def _offers(info: PluginInfo) -> str:

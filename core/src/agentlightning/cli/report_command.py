@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from agentlightning.cli.common import json_option, open_existing, output, print_json, store_option
@@ -36,8 +35,7 @@ def report(run_id: str, plot: Path | None, store_url: str, *, as_json: bool) -> 
     _print(console, facts)
     if plot is not None:
         console.print(
-            f"reward curve: {plot}" if drawn else "no reward was logged, so no curve was drawn",
-            markup=False,
+            f"reward curve: {plot}" if drawn else "no reward was logged, so no curve was drawn"
         )
 
 
@@ -54,7 +52,7 @@ def _draw(store: Store, run_id: str, plot: Path) -> bool:
 
 
 def _print(console: Console, facts: dict[str, Any]) -> None:
-    console.print(f"run {facts['run_id']} ({facts['name']}) {facts['status']}", markup=False)
+    console.print(f"run {facts['run_id']} ({facts['name']}) {facts['status']}")
     table = Table("what", "value")
     for step in facts["validation"]:
         table.add_row(f"validation reward at step {step['step']}", f"{step['reward']:.3f}")
@@ -64,8 +62,8 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
         )
     table.add_row("spans", str(facts["spans"]))
     for name, value in facts["totals"].items():
-        table.add_row(escape(f"{name}, all steps"), f"{value:g}")
+        table.add_row(f"{name}, all steps", f"{value:g}")
     for name, value in sorted(facts["latest"].items()):
         if not name.startswith("fidelity/"):
-            table.add_row(escape(f"{name}, latest"), f"{value:.4g}")
+            table.add_row(f"{name}, latest", f"{value:.4g}")
     console.print(table)

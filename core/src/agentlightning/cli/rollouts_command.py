@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import click
-from rich.markup import escape
 from rich.table import Table
 
 from agentlightning.cli.common import (
@@ -65,8 +64,8 @@ def rollouts(
             item.status,
             number(item.reward),
             str(item.attempt),
-            escape(short(item.input, 40)),
-            "" if item.output is None else escape(short(item.output, 40)),
+            short(item.input, 40),
+            "" if item.output is None else short(item.output, 40),
         )
     console = output()
     console.print(table)

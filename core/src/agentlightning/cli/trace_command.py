@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import click
-from rich.console import Console
 
 from agentlightning.cli.common import (
     find_rollout,
     json_option,
     open_existing,
+    output,
     print_json,
     store_option,
 )
@@ -33,4 +33,4 @@ def show(rollout_id: str, attempt: int | None, store_url: str, *, as_json: bool)
     if as_json:
         print_json({"rollout": rollout, "spans": spans})
         return
-    Console(soft_wrap=True, highlight=False).print(trace_tree(rollout, spans))
+    output(wrap=False).print(trace_tree(rollout, spans))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from rich.markup import escape
+from rich.text import Text
 from rich.tree import Tree
 
 from agentlightning import semconv
@@ -23,7 +23,7 @@ def trace_tree(rollout: Rollout, spans: Sequence[Span]) -> Tree:
         children[span.parent_id if span.parent_id in known else None].append(span)
     tree = Tree(
         f"rollout {rollout.rollout_id} {rollout.status}, attempt {rollout.attempt}, "
-        f"reward {number(rollout.reward)}: {escape(short(rollout.input))}"
+        f"reward {number(rollout.reward)}: {short(rollout.input)}"
     )
     _grow(tree, children, None)
     return tree
@@ -34,11 +34,12 @@ def _grow(tree: Tree, children: dict[str | None, list[Span]], parent: str | None
         _grow(tree.add(_label(span)), children, span.span_id)
 
 
-def _label(span: Span) -> str:
-    colour = COLOURS.get(span.kind, "white")
-    failed = " [red]error[/red]" if span.status == "error" else ""
+def _label(span: Span) -> Text:
     took = f"{(span.end_ns - span.start_ns) / 1e9:.2f} s"
-    return f"[{colour}]{span.kind}[/{colour}] {escape(_text(span))} [dim]{took}[/dim]{failed}"
+    label = Text.assemble(
+        (span.kind, COLOURS.get(span.kind, "white")), f" {_text(span)} ", (took, "dim")
+    )
+    return label.append(" error", "red") if span.status == "error" else label
 
 
 def _text(span: Span) -> str:
