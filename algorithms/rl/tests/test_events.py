@@ -13,8 +13,8 @@ GOOD = {
     "grad_norm": 1.0,
     "entropy": 1.3,
     "logprob_gap": 1e-5,
-    "train/reward": 0.5,
-    "train/reward_min": 0.0,
+    "reward": 0.5,
+    "reward_min": 0.0,
 }
 
 
@@ -33,8 +33,8 @@ def log(context):
 
 def test_a_collapse_is_warned_of_and_logged_while_the_run_goes_on(log, caplog):
     with caplog.at_level(logging.WARNING, logger="agentlightning.rl"):
-        healthy = [log(step)["collapse"] for step in range(1, 6)]
-        ill = [log(n, entropy=3.0, **{"train/reward": 0.0})["collapse"] for n in range(6, 12)]
+        healthy = [log(step)["train/collapse"] for step in range(1, 6)]
+        ill = [log(n, entropy=3.0, reward=0.0)["train/collapse"] for n in range(6, 12)]
     assert healthy == [0.0] * 5
     assert ill[-1] == 1.0
     assert "the policy is collapsing" in caplog.text

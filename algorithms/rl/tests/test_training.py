@@ -46,11 +46,13 @@ def test_a_step_reports_rewards_rows_and_fidelity(context):
     assert metrics["fidelity/calls"] == 32
     assert metrics["fidelity/merged"] == 16
     assert metrics["fidelity/sampled_tokens"] == metrics["fidelity/trained_tokens"] == 96
-    assert metrics["logprob_gap"] < 1e-4
-    assert metrics["grad_norm"] > 0
-    assert 0 < metrics["entropy"] < 6
-    assert metrics["learning_rate"] == pytest.approx(3e-3)
-    assert {"clip_ratio", "tokens_per_second", "time/rollouts", "time/update", "loss"} <= metrics.keys()
+    assert metrics["train/logprob_gap"] < 1e-4
+    assert metrics["train/grad_norm"] > 0
+    assert 0 < metrics["train/entropy"] < 6
+    assert metrics["train/learning_rate"] == pytest.approx(3e-3)
+    assert {"train/loss", "train/reward", "train/tokens_per_s", "train/clip_ratio"} <= metrics.keys()
+    assert {"time/rollouts", "time/update"} <= metrics.keys()
+    assert all("/" in name for name in metrics)
 
 
 def test_every_update_is_served_under_its_own_version(context):
@@ -69,7 +71,7 @@ def test_an_engine_in_another_process_gets_directories_and_old_ones_go(context):
 
     assert [item.path.name for item in ctx.served.loaded] == ["step-0", "step-1", "step-2"]
     assert [path.name for path in (ctx.run_dir / "weights").iterdir()] == ["step-2"]
-    assert ctx.metrics[2]["logprob_gap"] < 1e-4
+    assert ctx.metrics[2]["train/logprob_gap"] < 1e-4
 
 
 def test_validation_runs_before_between_and_after(context):
@@ -173,7 +175,7 @@ def test_half_precision_computes_in_it_and_keeps_the_weights_whole(context):
     ctx = context()
     ReinforcementLearning(config(steps=2, precision="bfloat16")).run(ctx)
     assert all(tensor.dtype == torch.float32 for tensor in ctx.served.module.state_dict().values())
-    assert 0 < ctx.metrics[1]["logprob_gap"] < 0.05
+    assert 0 < ctx.metrics[1]["train/logprob_gap"] < 0.05
 
 
 def test_a_run_whose_checkpoint_is_gone_says_what_to_give(context, tmp_path):

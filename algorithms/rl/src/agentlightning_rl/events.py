@@ -84,19 +84,19 @@ class StepEvents(TrainerCallback):
         if "loss" not in logs:
             return  # transformers' summary at the end of training
         step = state.global_step
-        numbers = {name: float(value) for name, value in logs.items() if name != "epoch"}
+        numbers = {_named(name): float(value) for name, value in logs.items() if name != "epoch"}
         collapse = self._watch.update(
             step,
             reward=numbers["train/reward"],
             lowest=numbers["train/reward_min"],
-            entropy=numbers["entropy"],
+            entropy=numbers["train/entropy"],
         )
         if collapse:
             logger.warning(collapse)
-        self._ctx.log({**numbers, "collapse": float(collapse is not None)}, step)
-        self._ctx.progress(step, state.max_steps, f"reward {numbers['train/reward']:.3f}")
-        self._check_gradient(step, numbers["grad_norm"])
-        self._check_gap(step, numbers["logprob_gap"])
+        self._ctx.log({**numbers, "train/collapse": float(collapse is not None)}, step)
+        self._ctx.progress(step, state.max_steps)
+        self._check_gradient(step, numbers["train/grad_norm"])
+        self._check_gap(step, numbers["train/logprob_gap"])
 
     def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Tell the store of the checkpoint, once its files are complete."""
@@ -134,3 +134,8 @@ class StepEvents(TrainerCallback):
             gap,
             self._config.temperature,
         )
+
+
+def _named(name: str) -> str:
+    """TRL's name of a number as the run keeps it: what has no group of its own is about training."""
+    return name if "/" in name else f"train/{name}"

@@ -186,6 +186,7 @@ class RowTrainer(GRPOTrainer):
         """Leave the step's numbers where TRL's ``log`` finds them, one value a name.
 
         TRL appended one mean a block; weighted with the blocks' token weights they are the batch's.
+        Names go without ``train/``, which transformers puts before every one for experiment trackers.
         """
         recorded = self._metrics["train"]
         weights = [block["tool_mask"].sum().item() for block in blocks]
@@ -195,10 +196,10 @@ class RowTrainer(GRPOTrainer):
             if theirs in recorded
         }
         tokens = sum(int(b["prompt_mask"].sum() + b["completion_mask"].sum()) for b in blocks)
-        means |= {"tokens": tokens, "tokens_per_second": tokens / metrics["time/update"]}
+        means |= {"tokens": tokens, "tokens_per_s": tokens / metrics["time/update"]}
         recorded.clear()
         for name, value in {**means, **metrics}.items():
-            recorded[name].append(float(value))
+            recorded[name.removeprefix("train/")].append(float(value))
 
     def _base(self) -> Any:
         model: Any = self.accelerator.unwrap_model(self.model)
