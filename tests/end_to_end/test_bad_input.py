@@ -196,6 +196,10 @@ def test_an_unknown_name_is_answered_with_the_known_ones_and_the_nearest(refused
         ({"resources": {"llm": "mine"}}, "resources.llm: rl serves `model` under this name"),
         ({"resume": "run-1"}, "there is no store at sqlite:///agentlightning.db"),
         ({"policy": "ppo"}, "'ppo' comes later"),
+        (
+            {"lora": {"rank": 8}},
+            "lora: LoraConfig.__init__() got an unexpected keyword argument 'rank'",
+        ),
         ({"reward_function": 3}, "reward_function: got a int"),
         ({"reward_function": lambda: 1.0}, "expected f(task, output) or f(task, output, rollout)"),
         ({"reward_function": "no_such_module:score"}, "reward_function: 'no_such_module:score'"),
@@ -254,6 +258,15 @@ def test_validation_rows_are_looked_at_too(refused, sums):
     assert "eval_dataset row 0" in refused(error=DatasetError, eval_dataset=[{"text": "1+1="}])
     message = refused(error=ConfigError, reward_function=None, eval_dataset=[*sums, {"prompt": "1+1="}])
     assert "not every row has an `answer`" in message
+
+
+def test_rows_that_are_no_chats_are_refused_for_fine_tuning(in_tmp, tiny_model, chats):
+    trainer = agl.Trainer({"algorithm": "sft", "model": tiny_model, "steps": 1})
+    with pytest.raises(DatasetError, match="train_dataset row 1: has the keys question"):
+        trainer.train([chats[0], {"question": "1+1="}])
+    with pytest.raises(DatasetError, match="eval_dataset row 1 is a task and row 0 a chat"):
+        trainer.train(chats[:2], [chats[0], {"prompt": "1+1="}])
+    assert list(in_tmp.iterdir()) == []
 
 
 # --- agents -----------------------------------------------------------------------------------
@@ -391,7 +404,9 @@ def test_a_reward_function_that_raises_now_and_then_loses_that_rollout_only(rl):
     result = agl.Trainer(rl, reward_function=now_and_then).train()
 
     with open_store(STORE) as store:
-        (metrics,) = [item.values for item in store.metrics(result.run_id) if "loss" in item.values]
+        (metrics,) = [
+            item.values for item in store.metrics(result.run_id) if "train/scored" in item.values
+        ]
     assert (metrics["train/scored"], metrics["train/unscored"]) == (3, 1)
 
 

@@ -26,11 +26,11 @@ class ReinforcementLearning(Algorithm):
 
         Raises:
             AlgorithmError: torch or TRL is missing or another version than was tried.
-            ConfigError: the model cannot be opened, or a tracker cannot be used.
+            ConfigError: the model cannot be opened, or the LoRA's keys or a tracker cannot be used.
         """
         with _libraries():
             from agentlightning_rl.ready import check_ready
-        check_ready(config)
+        check_ready(config, self.config)
 
     def run(self, ctx: AlgorithmContext) -> Resources:
         """Train; returns the model's directory as the resource ``llm``, already published.

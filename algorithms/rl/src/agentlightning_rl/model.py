@@ -99,12 +99,32 @@ def _read(source: str) -> Any:
     return AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
 
 
-def _with_lora(module: Any, keys: Mapping[str, Any]) -> Any:
-    from peft import LoraConfig, get_peft_model
+def lora_config(keys: Mapping[str, Any]) -> Any:
+    """Peft's configuration for the key ``lora``.
 
+    Raises:
+        ConfigError: peft does not know a key, or cannot use its value.
+    """
+    from peft import LoraConfig
+
+    with _explained_lora():
+        return LoraConfig(task_type="CAUSAL_LM", **{**LORA_DEFAULTS, **keys})
+
+
+def _with_lora(module: Any, keys: Mapping[str, Any]) -> Any:
+    from peft import get_peft_model
+
+    with _explained_lora():
+        return get_peft_model(module, lora_config(keys))
+
+
+@contextmanager
+def _explained_lora() -> Iterator[None]:
     try:
-        return get_peft_model(module, LoraConfig(task_type="CAUSAL_LM", **{**LORA_DEFAULTS, **keys}))
+        yield
     except (TypeError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
         raise ConfigError(f"lora: {error}; expected keys of peft.LoraConfig, such as r: 16") from error
 
 

@@ -21,17 +21,17 @@ class SupervisedFineTuning(Algorithm):
 
     Config: ClassVar[type] = SFTConfig
 
-    def check(self, config: RunConfig, train: Sequence[JSON], val: Sequence[JSON]) -> None:  # noqa: ARG002 - told with the model's template
+    def check(self, config: RunConfig, train: Sequence[JSON], val: Sequence[JSON]) -> None:
         """Refuse what training would stumble over once the run exists.
 
         Raises:
             AlgorithmError: torch or TRL is missing.
-            ConfigError: the model cannot be opened, or a tracker cannot be used.
-            DatasetError: validation tasks and chats are mixed.
+            ConfigError: the model cannot be opened, or the LoRA's keys or a tracker cannot be used.
+            DatasetError: a training row is no chat, or validation tasks and chats are mixed.
         """
         with _libraries():
             from agentlightning_sft.ready import check_ready
-        check_ready(config, val)
+        check_ready(config, self.config, train, val)
 
     def run(self, ctx: AlgorithmContext) -> Resources:
         """Train; returns the model's directory as the resource ``llm``, already published.

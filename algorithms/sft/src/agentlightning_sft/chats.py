@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from agentlightning.errors import DatasetError
 from agentlightning.records import JSON
@@ -44,6 +45,17 @@ def are_chats(rows: Sequence[JSON], name: str) -> bool:
     return any(chats)
 
 
+def check_chats(rows: Sequence[JSON], name: str) -> None:
+    """Refuse rows that are no chats; whether the model's template can show them is told later.
+
+    Raises:
+        DatasetError: a row is something else; the message names it.
+    """
+    for number, row in enumerate(rows):
+        with _named(name, number):
+            _conversation(row)
+
+
 def chat_examples(rows: Sequence[JSON], tokenise: ChatTokeniser, name: str) -> Examples:
     """One example a row, in their order.
 
@@ -58,13 +70,20 @@ def chat_examples(rows: Sequence[JSON], tokenise: ChatTokeniser, name: str) -> E
     """
     examples = Examples()
     for number, row in enumerate(rows):
-        try:
+        with _named(name, number):
             messages, replies = _conversation(row)
             tools = for_template_tools(row.get("tools"))
             examples.items.append(tokenise.example(messages, tools, replies=replies))
-        except BadChat as error:
-            raise DatasetError(f"{name} row {number}: {error}") from error
     return examples
+
+
+@contextmanager
+def _named(name: str, number: int) -> Iterator[None]:
+    """Say which row of which dataset it is that cannot be used."""
+    try:
+        yield
+    except BadChat as error:
+        raise DatasetError(f"{name} row {number}: {error}") from error
 
 
 def _conversation(row: JSON) -> tuple[list[Message], range | None]:

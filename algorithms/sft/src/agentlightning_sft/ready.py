@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from agentlightning.records import JSON
 
-from agentlightning_sft.chats import are_chats
-from agentlightning_sft.model import check_model
+from agentlightning_sft.chats import are_chats, check_chats
+from agentlightning_sft.config import SFTConfig
+from agentlightning_sft.model import check_model, lora_config
 from agentlightning_sft.trackers import check_trackers
 
 if TYPE_CHECKING:
@@ -31,14 +32,16 @@ _FOR_AGENTS: Final = (
 """Configuration keys that matter only where an agent runs."""
 
 
-def check_ready(config: Config, val: Sequence[JSON]) -> None:
+def check_ready(config: Config, options: SFTConfig, train: Sequence[JSON], val: Sequence[JSON]) -> None:
     """Refuse what training would stumble over once the run exists; warn of keys without an effect.
 
     Raises:
-        ConfigError: the model cannot be opened, or a tracker cannot be used.
-        DatasetError: validation tasks and chats are mixed.
+        ConfigError: the model cannot be opened, or the LoRA's keys or a tracker cannot be used.
+        DatasetError: a training row is no chat, or validation tasks and chats are mixed.
     """
+    check_chats(train, "train_dataset")
     check_trackers(config.report_to)
+    lora_config(options.lora)
     check_model(str(config.model))
     if not val or are_chats(val, "eval_dataset"):
         _warn_of_idle_keys(config)
