@@ -57,8 +57,11 @@ class TableStore(Store):
     """A store whose backend gives it tables and transactions.
 
     A subclass implements :meth:`_reading`, :meth:`_writing`, :meth:`close` and has a secret. The
-    writing context commits when its body ends, rolls back when it raises, and then wakes
-    ``watchers`` for the tables' ``changes``.
+    writing context commits when its body ends, and then wakes ``watchers`` for the tables' ``changes``.
+
+    Every body looks first and writes last: what it refuses, it refuses before its first write. So
+    nothing is half written in a backend that cannot roll back either (the one in memory); one whose
+    writes can fail by themselves, as on a full disk, has to roll back when the body raises.
 
     Args:
         url: what the store was opened by.
@@ -165,6 +168,8 @@ class TableStore(Store):
             once = Once(tables, "claim", key, run_id, worker_id, limit)
             if made := once.made():
                 return self._own_claims(claims.claims_again(tables, self._secret, keys_of(made)))
+            if run_id is not None:
+                need_run(tables, run_id)
             now = self._clock()
             endings.expire(tables, now)
             given = claims.claim(tables, self._secret, run_id, worker_id, limit=limit, now=now)
@@ -180,7 +185,7 @@ class TableStore(Store):
             if made := once.made():
                 return self._own_claims(claims.claims_again(tables, self._secret, keys_of(made)))[0]
             now = self._clock()
-            run = claims.open_run_named(tables, run_name, now)
+            run = claims.open_run_for(tables, run_name, checked, now)
             rollouts = claims.enqueue(tables, run.run_id, [checked], now)
             given = claims.start(tables, self._secret, rollouts, worker_id, now)
             once.keep(names_of(given))

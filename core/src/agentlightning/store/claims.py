@@ -43,8 +43,6 @@ def claim(
     tables: Tables, secret: bytes, run_id: str | None, worker_id: str, *, limit: int, now: float
 ) -> list[Claim]:
     """Start up to ``limit`` queued rollouts; their leases begin now."""
-    if run_id is not None:
-        need_run(tables, run_id)
     return start(tables, secret, tables.queued(run_id, limit), worker_id, now)
 
 
@@ -82,12 +80,14 @@ def claims_again(tables: Tables, secret: bytes, keys: Sequence[AttemptKey]) -> l
     ]
 
 
-def open_run_named(tables: Tables, name: str, now: float) -> Run:
-    """The latest open run of that name, made if there is none."""
+def open_run_for(tables: Tables, name: str, request: RolloutRequest, now: float) -> Run:
+    """The latest open run of that name, made if there is none and the request fits it."""
     known = tables.open_run_named(name)
     if known is not None:
         return known
     run = Run(run_id=new_id("run", now), name=name, config={}, created_at=now)
+    if request.resources_version:
+        need_resources(tables, run.run_id, request.resources_version)
     tables.insert_run(run)
     return run
 

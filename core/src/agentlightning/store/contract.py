@@ -1,4 +1,4 @@
-"""The contract every store backend keeps, proved by ``agentlightning.testing.StoreConformance``."""
+"""The contract every store backend keeps; ``agentlightning.testing.store`` proves that it does."""
 
 from __future__ import annotations
 

@@ -103,11 +103,13 @@ class RefusalTests(StoreTests):
             lambda: store.resources(run_id, -1),
             lambda: store.publish(run_id, {}, parent=7),
             lambda: store.enqueue(run_id, [request(), request(resources_version=7)]),
+            lambda: store.begin("made for it", request(resources_version=7), "worker"),
         ]
         for call in calls:
             with pytest.raises(UnknownResources):
                 call()
         assert store.rollouts(RolloutQuery(run_id=run_id)).items == []
+        assert [run.run_id for run in store.runs()] == [run_id]
 
     @pytest.mark.parametrize("value", BAD_VALUES)
     def test_a_value_that_is_not_json_is_refused(self, store: Store, run_id: str, value: Any) -> None:
