@@ -8,7 +8,6 @@ from agentlightning.samples import (
     outcome_reward,
     outcomes,
     rewards,
-    summarise,
 )
 from agentlightning.testing.attempts import AttemptBuilder
 
@@ -26,17 +25,8 @@ def rewarded(value, rollout_id="r1"):
     return made
 
 
-def test_a_missing_reward_lowers_no_mean():
-    values = [outcome_of(rewarded(value)) for value in (1.0, None, 0.0)]
-
-    summary = summarise(values)
-
-    assert values == [1.0, None, 0.0]
-    assert (summary.mean, summary.scored, summary.unscored) == (0.5, 2, 1)
-
-
-def test_the_mean_of_nothing_scored_is_none():
-    assert summarise([None, None]).mean is None
+def test_a_missing_reward_is_none_and_not_zero():
+    assert [outcome_of(rewarded(value)) for value in (1.0, None, 0.0)] == [1.0, None, 0.0]
 
 
 @pytest.mark.parametrize(("value", "expected"), [(True, 1.0), (False, 0.0), (0.0, 0.0), (3, 3.0)])

@@ -6,13 +6,11 @@ from agentlightning.samples.merging import rows
 from agentlightning.samples.reasons import Reason
 from agentlightning.samples.recorded import recorded_rules, remember_rules
 from agentlightning.samples.rewards import (
-    RewardSummary,
     coverage,
     outcome,
     outcome_reward,
     outcomes,
     rewards,
-    summarise,
 )
 from agentlightning.samples.transitions import exact_agents, transitions
 from agentlightning.samples.types import (
@@ -37,7 +35,6 @@ __all__ = [
     "Limits",
     "OutcomeReward",
     "Reason",
-    "RewardSummary",
     "Row",
     "Transition",
     "Turn",
@@ -52,7 +49,6 @@ __all__ = [
     "remember_rules",
     "rewards",
     "rows",
-    "summarise",
     "transitions",
     "why_empty",
 ]

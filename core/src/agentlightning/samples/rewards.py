@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, cast
 
 from agentlightning import semconv
 from agentlightning.errors import RewardError
-from agentlightning.records import Part, Reward, RewardSource, Rollout, Span
+from agentlightning.records import Reward, RewardSource, Rollout, Span
 from agentlightning.samples.calls import final_spans
 from agentlightning.samples.failures import failure_of
 from agentlightning.samples.types import CreditRules, Fidelity, OutcomeReward
@@ -37,14 +36,6 @@ class RewardReading(NamedTuple):
     def is_outcome(self) -> bool:
         """Whether it is about the whole rollout, not one step or one agent."""
         return self.step is None and self.agent is None
-
-
-class RewardSummary(Part, frozen=True, kw_only=True):
-    """The mean over the scored rollouts (None if there is none), and how many are behind it."""
-
-    mean: float | None
-    scored: int
-    unscored: int
 
 
 def read_rewards(spans: Iterable[Span]) -> list[RewardReading]:
@@ -116,17 +107,6 @@ def outcomes(rollout: Rollout, spans: Sequence[Span], rules: CreditRules) -> dic
         for name, candidates in _outcome_readings(rollout, spans, rules.version).items()
     }
     return {name: value for name, value in chosen.items() if value is not None}
-
-
-def summarise(values: Iterable[float | None]) -> RewardSummary:
-    """Mean over the scored; the unscored are counted, never taken for 0."""
-    every = list(values)
-    scored = [value for value in every if value is not None]
-    return RewardSummary(
-        mean=math.fsum(scored) / len(scored) if scored else None,
-        scored=len(scored),
-        unscored=len(every) - len(scored),
-    )
 
 
 def coverage(found: Iterable[OutcomeReward]) -> Fidelity:
