@@ -257,9 +257,9 @@ class AlgorithmContext(ABC):
 class Algorithm(ABC):
     """Reads samples and posts resources. Registered as ``algorithm(config)``.
 
-    ``Config`` is a ``msgspec.Struct`` (or dataclass) whose fields are the algorithm's configuration
-    keys; its module imports no torch, so that a configuration is checked without it. What else the
-    trainer asks it for, where it has that:
+    ``Config`` is a ``msgspec.Struct`` whose fields are the algorithm's configuration keys; its module
+    imports no torch, so that a configuration is checked without it. What else the trainer asks it for,
+    where it has that:
 
     - ``check(config)``: raises a ``ConfigError`` for what cannot work, when a configuration is read;
     - ``needs_tasks``: False if there need be no training dataset;

@@ -1,7 +1,9 @@
 """Names, lazy targets and the errors that teach."""
 
 import sys
+from dataclasses import dataclass
 
+import msgspec
 import pytest
 from agentlightning.errors import PluginError, UnknownName
 from agentlightning.plugins.kinds import (
@@ -226,7 +228,7 @@ def test_a_string_of_schemes_is_refused_rather_than_split_into_letters():
         StoreBackendRegistry().add("x", Engine, summary="…", schemes="sqlite")
 
 
-class Config:
+class Config(msgspec.Struct):
     """Stands for an algorithm's configuration."""
 
 
@@ -265,6 +267,20 @@ def test_a_configuration_is_checked_where_the_framework_is_missing():
         registry.get("rl")
 
 
-def test_a_configuration_that_is_no_class_is_refused():
-    with pytest.raises(PluginError, match="expected a class"):
-        algorithms(config="math:pi").config_type("rl")
+@dataclass
+class OfAnotherKind:
+    steps: int = 1
+
+
+@pytest.mark.parametrize("config", ["math:pi", OfAnotherKind, f"{__name__}:OfAnotherKind"])
+def test_a_configuration_of_another_kind_is_refused(config):
+    expected = r'"rl" of acme-engines 1\.2 is .*; expected a subclass of msgspec'
+    with pytest.raises(PluginError, match=expected):
+        algorithms(config=config).config_type("rl")
+
+
+def test_an_algorithm_without_a_configuration_is_refused():
+    registry = AlgorithmRegistry()
+    registry.add("rl", lambda config: None, summary="…")
+    with pytest.raises(PluginError, match=r"is None; expected a subclass of msgspec"):
+        registry.config_type("rl")

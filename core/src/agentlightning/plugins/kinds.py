@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from agentlightning.errors import PluginError, UnknownName
 from agentlightning.plugins.registry import Registry, canonical, import_target
 
@@ -106,8 +108,9 @@ class AlgorithmRegistry(Registry["Algorithm"]):
             name: what a configuration calls it.
             target: ``"module:Algorithm"`` or the class; called with its configuration.
             summary: one line for listings.
-            config: ``"module:Config"`` or the class. Its module imports no training library, so that
-                a configuration is checked without one. None: the target's attribute ``Config``.
+            config: ``"module:Config"`` or the class, a ``msgspec.Struct``. Its module imports no
+                training library, so that a configuration is checked without one. None: the target's
+                attribute ``Config``.
             aliases: further names, each with the configuration keys it sets.
         """
         facts = {"config": config}
@@ -116,18 +119,22 @@ class AlgorithmRegistry(Registry["Algorithm"]):
             text = f"{name} with {', '.join(f'{key}={value}' for key, value in sets.items())}"
             self._put(alias, target, text, facts=facts, alias_of=canonical(name), sets=sets)
 
-    def config_type(self, name: str) -> type:
-        """The class of an algorithm's own configuration; works where its framework is missing."""
+    def config_type(self, name: str) -> type[msgspec.Struct]:
+        """The class of an algorithm's own configuration; works where its framework is missing.
+
+        Raises:
+            PluginError: it cannot be imported, or is none.
+        """
         entry = self.entry(name)
         config = entry.facts["config"]
         if config is None:
-            config = self.resolve(entry).Config  # type: ignore[attr-defined]  # of an Algorithm class
+            config = getattr(self.resolve(entry), "Config", None)
         if isinstance(config, str):
             config = import_target(config, f'"{entry.name}" of {entry.source}')
-        if not isinstance(config, type):
+        if not (isinstance(config, type) and issubclass(config, msgspec.Struct)):
             raise PluginError(
                 f'the configuration of the algorithm "{entry.name}" of {entry.source} is {config!r}; '
-                "expected a class"
+                "expected a subclass of msgspec.Struct"
             )
         return config
 
