@@ -24,6 +24,7 @@ from agentlightning.records import (
     LLM,
     Mode,
     Resource,
+    Resources,
     ResourcesVersion,
     RolloutConfig,
     RolloutRequest,
@@ -124,6 +125,11 @@ class RunContext(AlgorithmContext):
             self._current, self.resources = merged, published
         plugins().resources_published(run=self.run, version=published)
         return published
+
+    def settle(self, best: Resources) -> None:
+        """Make the best resources found the latest, where the algorithm ended on others."""
+        if dict(best) != self._current:
+            self.publish(best, note="the best found")
 
     # --- rollouts -------------------------------------------------------------------------
 

@@ -27,12 +27,15 @@ class Scorer:
     leaves the rollout unscored too, never taken for 0.0; one that gives something else than a number
     ends the run. All that is recorded with its reason, so that a number the agent gave itself does not
     step in, and ``agl explain`` tells it.
+
+    Attributes:
+        crashes: how often the function raised.
     """
 
     def __init__(self, function: Callable[..., Any] | None) -> None:
         self._function = function
         self._arguments = 0 if function is None else _arguments_taken(function)
-        self._crashes = 0
+        self.crashes = 0
         self._refusal: RewardError | None = None
 
     def score(self, rollout: Rollout) -> Span | None:
@@ -62,14 +65,14 @@ class Scorer:
 
     def _report_crash(self, rollout: Rollout, error: Exception) -> None:
         """With a traceback the first time only: a function that fails once often fails always."""
-        self._crashes += 1
+        self.crashes += 1
         logger.warning(
             "reward_function raised %s: %s on rollout %s, which is left unscored (%d so far)",
             type(error).__name__,
             error,
             rollout.rollout_id,
-            self._crashes,
-            exc_info=error if self._crashes == 1 else None,
+            self.crashes,
+            exc_info=error if self.crashes == 1 else None,
         )
 
 
@@ -87,11 +90,14 @@ def is_scored(spans: Iterable[Span]) -> bool:
     )
 
 
-def reward_function(config: Config, tasks: Sequence[JSON]) -> tuple[Callable[..., Any] | None, str]:
+def reward_function(
+    config: Config, tasks: Sequence[JSON], validation: Sequence[JSON]
+) -> tuple[Callable[..., Any] | None, str]:
     """The function that scores a run's rollouts, and a line that says which.
 
-    The configuration's (imported when given as ``"module:name"``); for the built-in agent under an
-    algorithm that learns from rewards, equality with the rows' ``answer``; else none: the agent's own.
+    The configuration's (imported when given as ``"module:name"``); for the built-in agent equality
+    with the ``answer`` of the rows it is run on; else none: the agent's own. It is run on the
+    validation rows, and on the training rows by an algorithm that learns from rewards.
 
     Raises:
         ConfigError: it is no function, or the built-in agent would never get a reward.
@@ -100,10 +106,13 @@ def reward_function(config: Config, tasks: Sequence[JSON]) -> tuple[Callable[...
     if given is not None:
         return _checked(given), f"rewards: {given if isinstance(given, str) else _name(given)}"
     needs_rewards = getattr(config.options, "needs_rewards", False)
-    if config.agent is not None or not needs_rewards:
+    run_on = [*(tasks if needs_rewards else ()), *validation]
+    if config.agent is not None:
         return None, "rewards: what the agent returns or emits"
-    if all(isinstance(task, Mapping) and "answer" in task for task in tasks):
+    if run_on and all(isinstance(task, Mapping) and "answer" in task for task in run_on):
         return equals_answer, "rewards: 1 where the output equals the row's `answer`, else 0"
+    if not needs_rewards:
+        return None, "rewards: none are needed"
     raise ConfigError(
         "reward_function: none given, and not every row has an `answer` to compare the built-in "
         "agent's output with; give one of them"

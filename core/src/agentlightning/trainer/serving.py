@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from agentlightning.endpoint import Endpoint
@@ -68,10 +69,11 @@ class Serving:
 
     def stop(self) -> None:
         """Take the endpoint down, then the engines."""
-        if self._server is not None:
-            self._store.set_endpoint(self._run_id, None)
-            self._server.stop()
-            self._server = None
-        for served in self.served.values():
-            served.engine.stop()
-        self.served.clear()
+        with ExitStack() as stopping:  # whatever fails, the rest is stopped too
+            for served in self.served.values():
+                stopping.callback(served.engine.stop)
+            self.served.clear()
+            if self._server is not None:
+                stopping.callback(self._server.stop)
+                self._server = None
+                self._store.set_endpoint(self._run_id, None)

@@ -25,6 +25,7 @@ from agentlightning.trainer.runners import Runners
 from agentlightning.trainer.scoring import Scorer
 from agentlightning.trainer.serving import Serving
 from agentlightning.trainer.spending import Spending
+from agentlightning.trainer.trouble import count_trouble
 from agentlightning.trainer.unfinished import cancel_unfinished
 
 
@@ -72,9 +73,17 @@ def session(
 ) -> Iterator[RunContext]:
     """A context for the algorithm; at the end runners stop first, then endpoint and engines.
 
-    What no worker finished is cancelled then.
+    What no worker finished is cancelled then, and what went wrong on the way is counted.
 
-    ``score`` is the reward function; None leaves rewards to the agent.
+    Args:
+        config: of the run.
+        store: with ``run`` in it.
+        run: to work in.
+        train: training tasks.
+        val: validation tasks.
+        run_dir: where its files go.
+        score: the reward function; None leaves rewards to the agent.
+        console: for the progress bar.
     """
     with ExitStack() as closing:
         sink = Sink(store)
@@ -86,14 +95,22 @@ def session(
         closing.callback(cancel_unfinished, store, run.run_id)
         runners = Runners(config, store, run, has_reward_function=score is not None)
         closing.callback(runners.stop)
+        scorer = Scorer(score)
         parts = Parts(
             store=store,
             serving=serving,
             runners=runners,
-            builder=ResultBuilder(store, sink, Scorer(score)),
+            builder=ResultBuilder(store, sink, scorer),
             spending=spending,
             progress=closing.enter_context(RunProgress(console)),
             interrupt=closing.enter_context(interruptible(console, then=runners.stop)),
+        )
+        closing.callback(
+            lambda: store.log_metrics(
+                run.run_id,
+                spending.step,
+                count_trouble(serving.endpoint, sink, scorer, store, run.run_id),
+            )
         )
         yield RunContext(config, run, parts, train=train, val=val, run_dir=run_dir)
 

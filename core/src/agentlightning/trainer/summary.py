@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from agentlightning.records import JSON, ResourcesVersion, Run
 from agentlightning.store import Metrics, Store
+from agentlightning.trainer.trouble import told_trouble
 
 SUMMARY_FILE = "summary.json"
 CURVE_FILE = "reward.png"
@@ -58,6 +63,7 @@ def summarise(store: Store, run: Run, peak_memory_mb: float) -> dict[str, JSON]:
         "rollouts": int(spent["rollouts"]),
         "llm_calls": int(spent["llm_calls"]),
         "tokens": int(spent["tokens"]),
+        "trouble": dict(told_trouble(metrics)),
     }
 
 
@@ -83,6 +89,9 @@ def print_summary(
         table.add_row("model", model)
     table.add_row("run", f"{summary['run_id']} in {store_url}")
     table.add_row("files", str(run_dir))
+    if trouble := summary["trouble"]:
+        counts = ", ".join(f"{name}: {count}" for name, count in trouble.items())
+        table.add_row("[yellow]trouble[/yellow]", escape(counts))
     console.print(table)
     console.print("next:")
     for command in next_commands(summary["run_id"], store_url):
@@ -91,9 +100,19 @@ def print_summary(
 
 def next_commands(run_id: str, store_url: str) -> list[str]:
     """The commands that show more of a run."""
+    agl = _agl()
     return [
-        f"agl report {run_id} --store {store_url}",
-        f"agl rollouts --run {run_id} --store {store_url}",
-        f"agl explain ROLLOUT --store {store_url}",
-        f"agl trace show ROLLOUT --store {store_url}",
+        f"{agl} report {run_id} --store {store_url}",
+        f"{agl} rollouts --run {run_id} --store {store_url}",
+        f"{agl} explain ROLLOUT --store {store_url}",
+        f"{agl} trace show ROLLOUT --store {store_url}",
     ]
+
+
+def _agl() -> str:
+    """What to type for ``agl``: with its folder where that is not on the PATH, as under nox."""
+    beside = Path(sys.executable).with_name("agl")
+    found = shutil.which("agl")
+    if not beside.exists() or (found and Path(found).resolve() == beside.resolve()):
+        return "agl"
+    return os.path.relpath(beside)

@@ -88,8 +88,11 @@ class Trainer:
     def _run(self, train: Any, val: Any) -> TrainResult:
         config = self.config
         tasks, validation = self._datasets(train, val)
-        score, how_scored = reward_function(config, [*tasks, *validation])
+        score, how_scored = reward_function(config, tasks, validation)
         check_run(config, tasks, validation)
+        if config.run_dir is not None:
+            # Before the store, which may be a file in it.
+            Path(config.run_dir).mkdir(parents=True, exist_ok=True)
         with self._open_store() as store:
             self._announce(how_scored)
             run = open_run(store, config, self._console)
@@ -112,7 +115,8 @@ class Trainer:
                     score=score,
                     console=self._console,
                 ) as context:
-                    plugins().algorithms.get(config.algorithm)(config.options).run(context)
+                    algorithm = plugins().algorithms.get(config.algorithm)(config.options)
+                    context.settle(algorithm.run(context))
                     context.raise_if_interrupted()
             return self._conclude(store, run, run_dir, summary)
 

@@ -10,14 +10,17 @@ from agentlightning.algorithm import Evaluation, RolloutResult
 
 
 def evaluation_of(results: Sequence[RolloutResult], version: int) -> Evaluation:
-    """The mean reward of those that were scored, and how many were not."""
-    scored = [result.reward for result in results if result.reward is not None]
-    unscored = sum(result.reward is None and result.status == "succeeded" for result in results)
+    """The mean reward of those that were scored, and how many were not.
+
+    A failed rollout is missing, whatever reward its agent had emitted before.
+    """
+    succeeded = [result for result in results if result.status == "succeeded"]
+    scored = [result.reward for result in succeeded if result.reward is not None]
     return Evaluation(
         reward=fmean(scored) if scored else None,
         scored=len(scored),
-        unscored=unscored,
-        missing=len(results) - len(scored) - unscored,
+        unscored=len(succeeded) - len(scored),
+        missing=len(results) - len(succeeded),
         version=version,
     )
 
