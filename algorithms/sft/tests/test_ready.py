@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from agentlightning.config import load_config
-from agentlightning_sft.ready import check_ready
+from agentlightning_sft.algorithm import SupervisedFineTuning
 
 CHATS = [{"prompt": "a", "completion": "b"}]
 TASKS = [{"prompt": "a"}]
@@ -31,8 +31,9 @@ FOR_AGENTS: dict[str, Any] = {
 def warned(tiny_model: Path, caplog: pytest.LogCaptureFixture) -> Callable[..., str]:
     def check(val: list[Any], **keys: Any) -> str:
         caplog.clear()
+        config = load_config({"algorithm": "sft", "model": str(tiny_model), **keys})
         with caplog.at_level(logging.WARNING, "agentlightning.sft"):
-            check_ready(load_config({"algorithm": "sft", "model": str(tiny_model), **keys}), val)
+            SupervisedFineTuning(config.options).check(config, CHATS, val)
         return caplog.text
 
     return check

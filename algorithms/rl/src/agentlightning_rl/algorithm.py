@@ -25,7 +25,7 @@ class ReinforcementLearning(Algorithm):
         """Refuse what training would stumble over once the run exists.
 
         Raises:
-            AlgorithmError: torch or TRL is missing or another version than was tried.
+            AlgorithmError: torch or TRL is missing, or TRL was changed.
             ConfigError: the model cannot be opened, or the LoRA's keys or a tracker cannot be used.
         """
         with _libraries():
@@ -36,8 +36,8 @@ class ReinforcementLearning(Algorithm):
         """Train; returns the model's directory as the resource ``llm``, already published.
 
         Raises:
-            AlgorithmError: torch or TRL is missing or another version than was tried, there are no
-                tasks, or training cannot go on.
+            AlgorithmError: torch or TRL is missing, or TRL was changed, there are no tasks, or training
+                cannot go on.
             NoSamples: a whole batch gave no row.
         """
         with _libraries():

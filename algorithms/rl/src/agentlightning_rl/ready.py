@@ -19,7 +19,7 @@ def check_ready(config: Config, options: RLConfig) -> None:
     """Refuse what training would stumble over once the run exists.
 
     Raises:
-        AlgorithmError: another TRL than was tried.
+        AlgorithmError: TRL was changed.
         ConfigError: the model cannot be opened, or the LoRA's keys or a tracker cannot be used.
     """
     check_trl(GRPOTrainer)

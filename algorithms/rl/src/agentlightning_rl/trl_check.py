@@ -1,4 +1,8 @@
-"""Whether the installed TRL is one whose private methods we know."""
+"""Whether the installed TRL still has the private methods that we know.
+
+Its version is not looked at here: the range stands in the extra ``framework``, and the loader of
+plug-ins offers no algorithm whose range is not met.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,6 @@ from importlib.metadata import version
 from typing import Any
 
 from agentlightning.errors import AlgorithmError
-from packaging.specifiers import SpecifierSet
-
-SUPPORTED = SpecifierSet(">=1.16,<1.17")
 
 USED: dict[str, tuple[str, ...]] = {
     "training_step": ("model", "inputs", "num_items_in_batch"),
@@ -31,27 +32,21 @@ USED: dict[str, tuple[str, ...]] = {
 """Methods of ``GRPOTrainer`` that are overridden or called, and the parameters that counts on."""
 
 
-def check_trl(trainer: type[Any], found: str | None = None) -> None:
-    """Refuse a TRL that was not tried, before anything is spent.
+def check_trl(trainer: type[Any]) -> None:
+    """Refuse a TRL that was changed, before anything is spent.
 
     Args:
         trainer: TRL's ``GRPOTrainer``.
-        found: TRL's version; None asks the installed distribution.
 
     Raises:
-        AlgorithmError: another version, or a method that moved.
+        AlgorithmError: a method that is overridden or called has moved.
     """
-    found = version("trl") if found is None else found
-    if not SUPPORTED.contains(found, prereleases=True):
-        raise AlgorithmError(
-            f"TRL {found} is installed; reinforcement learning overrides private methods of TRL "
-            f"{SUPPORTED} and was tried with that only. Install it: pip install 'trl{SUPPORTED}'"
-        )
     moved = [problem for name, names in USED.items() if (problem := _problem(trainer, name, names))]
     if moved:
+        found = version("trl")
         raise AlgorithmError(
-            f"TRL {found} differs from the TRL {SUPPORTED} that was tried: {'; '.join(moved)}. "
-            f"Reinstall it unchanged: pip install --force-reinstall --no-deps 'trl{SUPPORTED}'"
+            f"TRL {found} is installed, but not as it was published: {'; '.join(moved)}. Reinstall it "
+            f"unchanged: pip install --force-reinstall --no-deps trl=={found}"
         )
 
 

@@ -41,7 +41,7 @@ class SupervisedFineTuning(Algorithm):
             ConfigError: the model or the recorded run cannot be opened, or its chat template does not
                 mark what the assistant says.
             NoSamples: no recorded rollout gave a row; the reasons are counted.
-            AlgorithmError: torch or TRL is missing or another version than was tried.
+            AlgorithmError: torch or TRL is missing.
         """
         with _libraries():
             from agentlightning_sft.run import fine_tune

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 from agentlightning.errors import AlgorithmError
 from datasets import Dataset
-from packaging.specifiers import SpecifierSet
 from torch.nn.functional import cross_entropy
 from transformers import PrinterCallback, TrainerCallback
 from trl.trainer.sft_config import SFTConfig as TRLConfig
@@ -20,8 +18,6 @@ from trl.trainer.sft_trainer import DataCollatorForLanguageModeling, SFTTrainer
 from agentlightning_sft.config import SFTConfig
 from agentlightning_sft.examples import Example
 from agentlightning_sft.model import save_model
-
-SUPPORTED: Final = SpecifierSet(">=1.16,<1.17")
 
 # TRL computes the logits of large vocabularies in slices, with their entropy beside the loss. Below so
 # many logits a batch one plain pass is faster, and gives the same loss.
@@ -42,7 +38,6 @@ class ExampleTrainer(SFTTrainer):
         lora: Any = None,
         callbacks: Sequence[TrainerCallback] = (),
     ) -> None:
-        _check_trl()
         self._lora = lora is not None
         self._vocabulary: int = module.config.get_text_config().vocab_size
         super().__init__(
@@ -186,12 +181,3 @@ def _columns(one: Example) -> dict[str, list[int]]:
             token if trained else _IGNORED for token, trained in zip(ids, one.mask, strict=True)
         ],
     }
-
-
-def _check_trl() -> None:
-    found = version("trl")
-    if not SUPPORTED.contains(found, prereleases=True):
-        raise AlgorithmError(
-            f"TRL {found} is installed; supervised fine-tuning was tried with TRL {SUPPORTED} only. "
-            f"Install it: pip install 'trl{SUPPORTED}'"
-        )
