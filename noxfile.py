@@ -302,7 +302,10 @@ def examples(session: nox.Session) -> None:
 
 def learn(session: nox.Session, example: str, *arguments: str) -> None:
     run_dir = f"runs/{example}"
-    training(session).run(f"examples/{example}/train.py", "--run-dir", run_dir, *arguments)
+    training(session).run(
+        *(f"examples/{example}/train.py", "--run-dir", run_dir, *arguments),
+        env={"OMP_WAIT_POLICY": "passive"},  # threads that spin take the agents' core from them
+    )
     summary = json.loads((ROOT / run_dir / "summary.json").read_text())
     before, after = summary["reward_before"], summary["reward_after"]
     session.log(f"{example}: reward on tasks not trained on {before:.3f} before, {after:.3f} after")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import random
+import subprocess
 import sys
 
 import agentlightning as agl
@@ -121,6 +122,28 @@ def check_the_model(directory):
         return_dict=True,
     )
     assert model.generate(**prompt, max_new_tokens=4).shape[1] > prompt["input_ids"].shape[1]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_script_trains_a_model_given_by_its_directory(warm_model, tmp_path):
+    run_script("langchain_tool_agent", "--model", warm_model, "--steps", "1", cwd=tmp_path)
+    summary = json.loads((tmp_path / "runs/langchain_tool_agent/summary.json").read_text())
+    assert summary["status"] == "succeeded"
+    assert summary["reward_before"] is not None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_plain_dataset_trains_the_built_in_agent(tmp_path):
+    run_script("basic_rl", "--steps", "2", cwd=tmp_path)
+    summary = json.loads((tmp_path / "runs/basic_rl/summary.json").read_text())
+    assert summary["rollouts"] == 2 * 128 + 2 * 100
+
+
+def run_script(example, *arguments, cwd):
+    command = [sys.executable, str(EXAMPLES / example / "train.py"), *arguments]
+    subprocess.run(command, cwd=cwd, check=True, timeout=540)
 
 
 @pytest.mark.slow
