@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from agentlightning.records import JSON, ResourcesVersion, Run
@@ -79,7 +78,7 @@ def print_summary(
     table = Table(show_header=False, box=None, pad_edge=False)
     before, after = summary["reward_before"], summary["reward_after"]
     if before is not None and after is not None:
-        table.add_row("validation reward", f"{before:.3f} before, [bold]{after:.3f}[/bold] after")
+        table.add_row("validation reward", f"{before:.3f} before, {after:.3f} after")
     table.add_row(
         "spent",
         f"{summary['seconds']:.0f} s, {summary['rollouts']} rollouts, "
@@ -91,11 +90,11 @@ def print_summary(
     table.add_row("files", str(run_dir))
     if trouble := summary["trouble"]:
         counts = ", ".join(f"{name}: {count}" for name, count in trouble.items())
-        table.add_row("[yellow]trouble[/yellow]", escape(counts))
+        table.add_row("trouble", counts, style="yellow")
     console.print(table)
     console.print("next:")
     for command in next_commands(summary["run_id"], store_url):
-        console.print(f"  {command}", highlight=False, soft_wrap=True)
+        console.print(f"  {command}", soft_wrap=True)
 
 
 def next_commands(run_id: str, store_url: str) -> list[str]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from agentlightning.config import Config, load_config, load_dataset
 from agentlightning.errors import AgentError, ConfigError, Interrupted, RunInterrupted
@@ -53,7 +52,7 @@ class Trainer:
                 "put what starts the training under: if __name__ == '__main__':"
             )
         self.config: Config = load_config(config, **keys)
-        self._console = Console(stderr=True, highlight=False)
+        self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
     def train(self, dataset: Any = None, eval_dataset: Any = None) -> TrainResult:
         """Train on ``dataset`` (or the configuration's ``train_dataset``).
@@ -148,12 +147,11 @@ class Trainer:
         defaults = ", ".join(f"{key}={value}" for key, value in sorted(self.config.defaults.items()))
         self._console.print(
             f"{self.config.algorithm} on {self.config.model}; defaults taken: {defaults or 'none'}",
-            markup=False,
             soft_wrap=True,
         )
-        self._console.print(how_scored, markup=False)
+        self._console.print(how_scored)
         for warning in self.config.warnings:
-            self._console.print(f"[yellow]warning[/yellow]: {escape(warning)}", soft_wrap=True)
+            self._console.print(f"warning: {warning}", style="yellow", soft_wrap=True)
 
     def _conclude(self, store: Store, run: Run, run_dir: Path, summary: dict[str, JSON]) -> TrainResult:
         resources = store.resources(run.run_id, "latest")
