@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 from rich.tree import Tree
 
 from agentlightning import semconv
 from agentlightning.cli.common import number, short
-from agentlightning.records import LLMCall, Rollout, Span
+from agentlightning.records import JSON, LLMCall, Rollout, Span
 
 COLOURS = {"llm": "cyan", "tool": "green", "reward": "yellow", "agent": "magenta", "exception": "red"}
 
@@ -67,5 +67,11 @@ def _call_text(call: LLMCall) -> str:
     usage = call.usage or {}
     tokens = f"{usage.get('prompt_tokens', '?')}→{usage.get('completion_tokens', '?')} tokens"
     message = call.choices[0].message if call.choices else {}
-    reply = message.get("content") or message.get("tool_calls") or "no text"
+    reply = message.get("content") or _tool_calls(message) or "no text"
     return f"{who}{call.model}{version} {tokens}: {short(reply)}"
+
+
+def _tool_calls(message: Mapping[str, JSON]) -> str:
+    """The calls a reply asks for, as a person writes calls."""
+    functions = [call.get("function") or {} for call in message.get("tool_calls") or ()]
+    return ", ".join(f"{item.get('name')}({item.get('arguments') or ''})" for item in functions)
