@@ -104,3 +104,22 @@ def test_a_refused_run_leaves_nothing(offers):
             lambda task, wether: 1.0, [{"prompt": "1+1="}]
         )
     assert list(offers.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda: 1.0, "expected f(task, output)"),
+        (lambda a, b, c, d: 1.0, "expected f(task, output)"),
+        ("nowhere", "expected 'module:name'"),
+        ("no_such_module:score", "there is no module 'no_such_module'"),
+        ("math:pi", "got a float; expected a callable"),
+    ],
+)
+def test_a_reward_function_that_cannot_be_called_is_named_with_its_key(function, expected):
+    with pytest.raises(ConfigError) as refusal:
+        Trainer(
+            algorithm="served", model="owner/name", engine="tested", reward_function=function
+        ).train([{"prompt": "1+1="}])
+    assert str(refusal.value).startswith("reward_function: ")
+    assert expected in str(refusal.value)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from agentlightning.config import Config
-from agentlightning.errors import ConfigError, RewardError
+from agentlightning.errors import RewardError
 from agentlightning.records import Rollout
 from agentlightning.samples import CreditRules, outcome_reward
-from agentlightning.trainer.scoring import Scorer, is_scored, reward_function
+from agentlightning.trainer.scoring import Scorer, is_scored
 
 ROLLOUT = Rollout(
     rollout_id="r1",
@@ -43,21 +42,6 @@ def test_it_is_called_with_as_much_as_it_takes(function, expected):
     span = Scorer(function).score(ROLLOUT)
     assert is_scored([span])
     assert outcome_reward(ROLLOUT, [span], CreditRules()).value == expected
-
-
-@pytest.mark.parametrize("function", [lambda: 1.0, lambda task: 1.0, lambda a, b, c, d: 1.0])
-def test_one_that_cannot_be_called_is_refused_before_there_is_a_rollout(function):
-    config = Config(algorithm="x", reward_function=function)
-    with pytest.raises(ConfigError, match=r"expected f\(task, output\)"):
-        reward_function(config, [], [])
-
-
-@pytest.mark.parametrize(
-    "given", ["nowhere", "no_such_module:score", "math:no_such_function", "math:pi"]
-)
-def test_one_that_cannot_be_found_is_named_with_its_key(given):
-    with pytest.raises(ConfigError, match="reward_function: "):
-        reward_function(Config(algorithm="x", reward_function=given), [], [])
 
 
 def test_one_that_raises_leaves_the_rollout_unscored_with_the_reason():
