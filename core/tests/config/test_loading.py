@@ -88,6 +88,16 @@ def test_a_record_of_the_configuration_is_json():
     assert json.dumps(describe(config))
 
 
+def test_a_record_of_the_configuration_holds_no_secret():
+    from agentlightning.config import Config, RunnersConfig
+
+    runners = RunnersConfig(environment={"OPENAI_API_KEY": "sk-of-the-user", "MODE": "fast"})
+    config = Config(algorithm="x", runners=runners, engine={"name": "e", "api_key": "sk-engine"})
+    record = json.dumps(describe(config))
+    assert "sk-" not in record
+    assert "OPENAI_API_KEY" in record
+
+
 # --- mistakes that are told from the configuration alone --------------------------------------
 
 

@@ -14,6 +14,7 @@ from agentlightning.config.keys import convert, fields_of, unknown_key
 from agentlightning.config.models import default_model
 from agentlightning.config.schema import Config, Settings
 from agentlightning.errors import ConfigError, PluginError
+from agentlightning.llm_api import scrub
 from agentlightning.plugins import plugins
 from agentlightning.records import JSON, PromptTemplate, Resource, as_resource
 
@@ -62,11 +63,16 @@ def load_config(source: Mapping[str, Any] | str | Path | None = None, **keys: An
 
 
 def describe(config: Config) -> JSON:
-    """The configuration as JSON, to be kept with the run: callables by name, datasets by size."""
+    """The configuration as JSON, to be kept with the run.
+
+    Callables are kept by name, datasets by size, variables for the agent without their values, which
+    are often keys; keys among options are blanked out.
+    """
     described = {
         key: _describe(getattr(config, key)) for key in (*fields_of(Settings), "options", "defaults")
     }
-    return {key: value for key, value in described.items() if value is not None}
+    described["runners"]["environment"] = sorted(config.runners.environment)
+    return scrub({key: value for key, value in described.items() if value is not None})
 
 
 def _describe(value: Any) -> JSON:
