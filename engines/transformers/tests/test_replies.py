@@ -21,7 +21,7 @@ def test_logprobs_are_those_of_a_plain_forward_at_the_sampling_temperature(
     (reply,) = kit.answer(served, kit.ask(temperature=asked))
     expected = kit.plain_logprobs(AutoModelForCausalLM.from_pretrained(untrained), reply, meant)
     assert kit.told_logprobs(reply) == pytest.approx(expected, abs=1e-4)
-    assert len(expected) == 12
+    assert len(expected) == reply["usage"]["completion_tokens"] > 0
 
 
 def test_ids_are_the_templated_prompt_and_all_that_was_sampled(kit, served, tokenizer):
@@ -35,10 +35,11 @@ def test_ids_are_the_templated_prompt_and_all_that_was_sampled(kit, served, toke
         tokenizer.decode(choice["token_ids"], skip_special_tokens=True) == choice["message"]["content"]
     )
     assert "".join(entry["token"] for entry in choice["logprobs"]["content"]).strip()
+    sampled = len(choice["token_ids"])
     assert reply["usage"] == {
         "prompt_tokens": len(prompt),
-        "completion_tokens": 12,
-        "total_tokens": len(prompt) + 12,
+        "completion_tokens": sampled,
+        "total_tokens": len(prompt) + sampled,
     }
 
 
