@@ -6,6 +6,7 @@ import difflib
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
+from agentlightning.config import check_ranges, require_open_weights
 from agentlightning.errors import ConfigError
 from agentlightning.samples import Level, Limits
 
@@ -107,13 +108,7 @@ class RLConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         """Refuse what cannot work, in one line that says what can."""
         self._check_policy()
-        for name in _POSITIVE:
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"{name}: {value} is not possible; expected more than 0")
-        for name in _NOT_NEGATIVE:
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name}: {getattr(self, name)} is not possible; expected 0 or more")
+        check_ranges(self, positive=_POSITIVE, not_negative=_NOT_NEGATIVE)
         if not 0 < self.clip < 1:
             raise ValueError(f"clip: {self.clip} is not possible; expected a number between 0 and 1")
         if self.max_staleness:
@@ -195,8 +190,6 @@ class RLConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     def check(self, config: Config) -> None:
         """Refuse weights that cannot be opened and a budget below one step, before it is spent."""
-        from agentlightning.config import require_open_weights
-
         require_open_weights(
             str(config.model),
             "reinforcement learning",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
+from agentlightning.config import check_ranges, require_open_weights
 
 if TYPE_CHECKING:
     from agentlightning.config import Config
@@ -76,13 +77,7 @@ class SFTConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, in one line that says what can."""
-        for name in _POSITIVE:
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"{name}: {value} is not possible; expected more than 0")
-        for name in _NOT_NEGATIVE:
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name}: {getattr(self, name)} is not possible; expected 0 or more")
+        check_ranges(self, positive=_POSITIVE, not_negative=_NOT_NEGATIVE)
         if not 0 < self.adam_beta2 < 1:
             raise ValueError(
                 f"adam_beta2: {self.adam_beta2} is not possible; expected a number between 0 and 1"
@@ -120,8 +115,6 @@ class SFTConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     def check(self, config: Config) -> None:
         """Refuse a model whose weights cannot be opened, before anything is spent."""
-        from agentlightning.config import require_open_weights
-
         require_open_weights(
             str(config.model),
             "supervised fine-tuning",
