@@ -150,4 +150,5 @@ def run_script(example, *arguments, cwd):
 @pytest.mark.timeout(900)
 def test_with_shuffled_rewards_it_does_not(demo, warm_model, tmp_path):
     result = train(demo, warm_model, tmp_path, Shuffled(demo["shop"].reward))
-    assert result.reward_after <= result.reward_before + 0.1
+    # 128 sampled rollouts twice: the difference has a standard error of 0.06.
+    assert result.reward_after < result.reward_before + 0.15
