@@ -170,14 +170,18 @@ def test_events_of_odd_shapes_make_it_incomplete(odd):
     assert reply.body()["choices"][0]["message"]["content"] == "ab"
 
 
-def test_parts_of_odd_shapes_raise_nothing():
+def test_parts_of_odd_shapes_make_it_incomplete_and_lose_nothing_that_came_before():
     odd = {
         "choices": [
             {"delta": {"content": {"a": 1}}},
             {"delta": {"tool_calls": [None, {"function": None}]}},
         ]
     }
-    record(read(sse(chunk({"content": "a"}), odd, chunk({"content": "b", "tool_calls": []}))))
+    reply = read(sse(chunk({"content": "a"}), odd, chunk({"content": "b", "tool_calls": []})))
+    call = record(reply)
+    assert call.choices[0].message["content"] == "ab"
+    assert not call.complete
+    assert "cannot be read" in call.error
 
 
 def test_of_several_choices_asked_for_none_may_be_missing():

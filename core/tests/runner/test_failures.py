@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import threading
 
 import pytest
 from agentlightning import semconv
@@ -168,7 +169,11 @@ def test_a_runner_ends_when_its_run_is_closed(bench):
         bench.store.set_run_status(bench.run.run_id, "succeeded")
     bench.store.set_run_status(bench.run.run_id, "succeeded")
 
-    Runner(bench.store, bench.run.run_id, bind_agent(lambda task: task)).work()
+    late = Runner(bench.store, bench.run.run_id, bind_agent(lambda task: task))
+    thread = threading.Thread(target=late.work, daemon=True)
+    thread.start()
+    thread.join(5)
+    assert not thread.is_alive()
 
 
 def test_an_agent_may_raise_what_it_is_cancelled_with(bench):

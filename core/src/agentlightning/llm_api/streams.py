@@ -114,7 +114,10 @@ class StreamedReply:
         for choice in choices:
             index = choice.get("index")
             place = index if isinstance(index, int) else 0
-            _grow(self._choices.setdefault(place, {"index": place}), choice)
+            try:
+                _grow(self._choices.setdefault(place, {"index": place}), choice)
+            except _OddPiece as odd:
+                self.problem = f"a piece of the stream cannot be read: {odd}"
 
     def _closed(self, choice: Mapping[str, Any]) -> dict[str, Any]:
         """A choice with its ``delta`` under the name a whole reply has, tool calls as a list."""
@@ -127,18 +130,30 @@ class StreamedReply:
         return {**closed, "message": message}
 
 
+class _OddPiece(ValueError):
+    """A piece is of another kind than what it continues."""
+
+
 def _tool_call(gathered: Mapping[str, Any]) -> dict[str, Any]:
     """A tool call without its place, and with the type that some servers leave out of streams."""
     return {"type": "function"} | {key: value for key, value in gathered.items() if key != "index"}
 
 
 def _grow(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:
-    """Add a piece to what came before: text and lists grow, mappings merge, the rest is replaced."""
+    """Add a piece to what came before: text and lists grow, mappings merge, the rest is replaced.
+
+    Raises:
+        _OddPiece: it would replace what came before by something of another kind, and lose it.
+    """
     for key, value in piece.items():
         if value is None:
             continue
         before = whole.get(key)
-        if key == "tool_calls" and isinstance(value, list):
+        # Tool calls come as lists and are gathered by their place.
+        expected = list if key == "tool_calls" else _kind(value if before is None else before)
+        if _kind(value) is not expected:
+            raise _OddPiece(f"{key!r} goes on with {str(value)[:80]}")
+        if key == "tool_calls":
             _grow_tool_calls(_mapping_at(whole, key), value)
         elif isinstance(value, Mapping):
             _grow(_mapping_at(whole, key), value)
@@ -152,9 +167,15 @@ def _grow(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:
 
 def _grow_tool_calls(calls: dict[Any, Any], pieces: list[Any]) -> None:
     for position, piece in enumerate(pieces):
-        if isinstance(piece, Mapping):
-            index = piece.get("index")
-            _grow(_mapping_at(calls, index if isinstance(index, int) else position), piece)
+        if not isinstance(piece, Mapping):
+            raise _OddPiece(f"a tool call is {str(piece)[:80]}")
+        index = piece.get("index")
+        _grow(_mapping_at(calls, index if isinstance(index, int) else position), piece)
+
+
+def _kind(value: object) -> type:
+    """What a value is to those that continue it."""
+    return next((kind for kind in (str, list, Mapping) if isinstance(value, kind)), object)
 
 
 def _mapping_at(whole: dict[Any, Any], key: object) -> dict[Any, Any]:
