@@ -77,6 +77,14 @@ class StoreUnavailable(StoreError):
     """The store could not be reached or opened."""
 
 
+class Unauthorized(StoreError):
+    """A store behind a server was asked without a token it knows."""
+
+
+class Forbidden(StoreError):
+    """The token is known, and not good for what was asked."""
+
+
 class LimitExceeded(StoreError):
     """A size limit of the store was exceeded."""
 

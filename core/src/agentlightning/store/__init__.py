@@ -2,6 +2,7 @@
 
 from agentlightning.store.contract import Store
 from agentlightning.store.types import (
+    AccessRole,
     Change,
     Claim,
     Metrics,
@@ -10,10 +11,12 @@ from agentlightning.store.types import (
     Result,
     RolloutQuery,
     Statistics,
+    Turnover,
     Worker,
 )
 
 __all__ = [
+    "AccessRole",
     "Change",
     "Claim",
     "Metrics",
@@ -23,5 +26,6 @@ __all__ = [
     "RolloutQuery",
     "Statistics",
     "Store",
+    "Turnover",
     "Worker",
 ]

@@ -38,8 +38,9 @@ from agentlightning.store.lookups import (
 )
 from agentlightning.store.repeats import Once, keys_of, names_of
 from agentlightning.store.tables import Tables
-from agentlightning.store.tokens import is_token_for
+from agentlightning.store.tokens import access_token, is_token_for
 from agentlightning.store.types import (
+    AccessRole,
     Change,
     Claim,
     Metrics,
@@ -48,6 +49,7 @@ from agentlightning.store.types import (
     Result,
     RolloutQuery,
     Statistics,
+    Turnover,
     Worker,
 )
 from agentlightning.store.watching import Watchers
@@ -165,16 +167,27 @@ class TableStore(Store):
     ) -> list[Claim]:
         _check_limit(limit)
         with self._writing() as tables:
-            once = Once(tables, "claim", key, run_id, worker_id, limit)
-            if made := once.made():
-                return self._own_claims(claims.claims_again(tables, self._secret, keys_of(made)))
-            if run_id is not None:
-                need_run(tables, run_id)
-            now = self._clock()
-            endings.expire(tables, now)
-            given = claims.claim(tables, self._secret, run_id, worker_id, limit=limit, now=now)
-            once.keep(names_of(given))
-            return self._own_claims(given)
+            again = self._claimed_before(
+                tables, once := _claim_once(tables, key, run_id, worker_id, limit)
+            )
+            return self._claim(tables, once, run_id, worker_id, limit) if again is None else again
+
+    def _claimed_before(self, tables: Tables, once: Once) -> list[Claim] | None:
+        made = once.made()
+        if made is None:
+            return None
+        return self._own_claims(claims.claims_again(tables, self._secret, keys_of(made)))
+
+    def _claim(
+        self, tables: Tables, once: Once, run_id: str | None, worker_id: str, limit: int
+    ) -> list[Claim]:
+        if run_id is not None:
+            need_run(tables, run_id)
+        now = self._clock()
+        endings.expire(tables, now)
+        given = claims.claim(tables, self._secret, run_id, worker_id, limit=limit, now=now)
+        once.keep(names_of(given))
+        return self._own_claims(given)
 
     def begin(
         self, run_name: str, request: RolloutRequest, worker_id: str, *, key: str | None = None
@@ -205,8 +218,28 @@ class TableStore(Store):
             rollouts, stale = endings.finish(tables, checked, self._clock())
             rollouts = self._own(rollouts)
         if stale:
-            raise StaleAttempt("; ".join(map(str, stale)))
+            raise StaleAttempt("; ".join(map(str, stale.values())))
         return rollouts
+
+    def finish_and_claim(
+        self,
+        results: Sequence[Result],
+        run_id: str | None,
+        worker_id: str,
+        *,
+        limit: int = 1,
+        key: str | None = None,
+    ) -> Turnover:
+        checked = checks.results(results)
+        _check_limit(limit)
+        with self._writing() as tables:
+            once = _claim_once(tables, key, run_id, worker_id, limit)
+            again = self._claimed_before(tables, once)
+            if run_id is not None:
+                need_run(tables, run_id)
+            rollouts, stale = endings.finish(tables, checked, self._clock())
+            given = self._claim(tables, once, run_id, worker_id, limit) if again is None else again
+            return Turnover(rollouts=self._own(rollouts), late=tuple(stale), claims=given)
 
     def set_rewards(self, rewards: Mapping[str, float | None]) -> None:
         checked = {name: checks.reward(name, value) for name, value in rewards.items()}
@@ -244,6 +277,11 @@ class TableStore(Store):
 
     def check_token(self, key: AttemptKey, token: str) -> bool:
         return is_token_for(self._secret, key, token)
+
+    def access_token(self, role: AccessRole, run_id: str | None = None) -> str:
+        if run_id is not None:
+            self.run(run_id)
+        return access_token(self._secret, role, run_id)
 
     # --- spans ----------------------------------------------------------------------------
 
@@ -354,6 +392,12 @@ def _wanted(count: int, attempt: int | Literal["last", "all"]) -> Collection[int
     if attempt == "all":
         return range(1, count + 1)
     return [count if attempt == "last" else attempt]
+
+
+def _claim_once(
+    tables: Tables, key: str | None, run_id: str | None, worker_id: str, limit: int
+) -> Once:
+    return Once(tables, "claim", key, run_id, worker_id, limit)
 
 
 def _check_limit(limit: int) -> None:

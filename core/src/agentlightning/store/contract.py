@@ -21,6 +21,7 @@ from agentlightning.records import (
     SpanKind,
 )
 from agentlightning.store.types import (
+    AccessRole,
     Change,
     Claim,
     Metrics,
@@ -29,6 +30,7 @@ from agentlightning.store.types import (
     Result,
     RolloutQuery,
     Statistics,
+    Turnover,
     Worker,
 )
 
@@ -120,6 +122,22 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def finish_and_claim(
+        self,
+        results: Sequence[Result],
+        run_id: str | None,
+        worker_id: str,
+        *,
+        limit: int = 1,
+        key: str | None = None,
+    ) -> Turnover:
+        """:meth:`finish`, then :meth:`claim`, in one transaction (and one round trip).
+
+        What a busy worker does between two rollouts. Late results are named in the answer instead of
+        raised, since the claims must reach the worker. Under the same ``key`` the claims are the same.
+        """
+
+    @abstractmethod
     def set_rewards(self, rewards: Mapping[str, float | None]) -> None:
         """Store each rollout's outcome as last computed; NaN is refused with the rollout's id."""
 
@@ -145,6 +163,16 @@ class Store(ABC):
     @abstractmethod
     def check_token(self, key: AttemptKey, token: str) -> bool:
         """Whether ``token`` is the one this store's claim of that attempt carried."""
+
+    @abstractmethod
+    def access_token(self, role: AccessRole, run_id: str | None = None) -> str:
+        """The token a server in front of this store asks for; the same in every opening.
+
+        Args:
+            role: ``"owner"`` may do everything; ``"runner"`` may claim, and then needs the token that
+                came with a claim for whatever it does to that attempt.
+            run_id: the one run a runner may claim from; None for every run. An owner has none.
+        """
 
     # --- spans ----------------------------------------------------------------------------
 

@@ -47,11 +47,11 @@ def heartbeat(
 
 def finish(
     tables: Tables, results: Sequence[Result], now: float
-) -> tuple[list[Rollout], list[StaleAttempt]]:
+) -> tuple[list[Rollout], dict[AttemptKey, StaleAttempt]]:
     """Store the spans of all results, and the outcome of each that is not too late."""
     rollouts, attempts = need_attempts(tables, [result.key for result in results])
     tables.insert_spans(span for result in results for span in result.spans)
-    stale = []
+    stale: dict[AttemptKey, StaleAttempt] = {}
     for result in results:
         rollout_id, number = result.key
         try:
@@ -60,7 +60,7 @@ def finish(
             )
         except StaleAttempt as error:
             tables.count_late(rollouts[rollout_id].run_id)
-            stale.append(error)
+            stale[result.key] = error
             continue
         if step is not None:
             rollouts[rollout_id] = step.rollout

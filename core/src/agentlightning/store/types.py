@@ -24,6 +24,9 @@ from agentlightning.records import (
 
 T = TypeVar("T")
 
+AccessRole = Literal["owner", "runner"]
+"""Whom a token lets in: the owner of the store to everything, a runner to work and what it claimed."""
+
 Change = Literal["queued", "over"]
 """What a waiter waits for: rollouts it may claim, or rollouts that are over."""
 
@@ -62,6 +65,20 @@ class Result(Part, frozen=True, kw_only=True):
     key: AttemptKey
     outcome: Outcome
     spans: tuple[Span, ...] = ()
+
+
+class Turnover(Part, frozen=True, kw_only=True):
+    """What :meth:`Store.finish_and_claim` did.
+
+    Attributes:
+        rollouts: of each result, as they are now.
+        late: attempts whose result came too late and was dropped; their spans are kept.
+        claims: the work that comes next.
+    """
+
+    rollouts: list[Rollout]
+    late: tuple[AttemptKey, ...] = ()
+    claims: list[Claim] = []
 
 
 class RolloutQuery(Part, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from agentlightning.testing.store.resources import ResourceTests
 from agentlightning.testing.store.runs import RunTests
 from agentlightning.testing.store.sharing import SharingTests
 from agentlightning.testing.store.spans import SpanTests
+from agentlightning.testing.store.turnover import TurnoverTests
 from agentlightning.testing.store.waking import WakingTests
 
 
@@ -19,6 +20,7 @@ class StoreConformance(
     ClaimTests,
     LeaseTests,
     EndingTests,
+    TurnoverTests,
     SpanTests,
     ResourceTests,
     RepeatTests,
