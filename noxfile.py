@@ -63,6 +63,7 @@ PACKAGES = sorted(
 )
 NAMES = [Path(package).name for package in PACKAGES]
 EVERYTHING = [argument for package in PACKAGES for argument in editable(package)]
+STORES = [package for package in PACKAGES if package.startswith("store_backends/")]
 SOURCES = [f"{package}/src" for package in ("core", *PACKAGES)]
 
 # --- counting ---------------------------------------------------------------------------------
@@ -311,6 +312,14 @@ def learn(session: nox.Session, example: str, *arguments: str) -> None:
     session.log(f"{example}: reward on tasks not trained on {before:.3f} before, {after:.3f} after")
     if after <= before:
         session.error(f"{example} did not learn: {before:.3f} before, {after:.3f} after")
+
+
+@nox.session(default=False)
+def bench_store(session: nox.Session) -> None:
+    """Measure every store; standard output has a JSON object a line, and aims go to standard error."""
+    stores = [argument for package in STORES for argument in editable(package)]
+    session.install(*CORE, *stores)
+    session.run("python", "-m", "benchmarks.store", *session.posargs)
 
 
 @nox.session(venv_backend="none", default=False)

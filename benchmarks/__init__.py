@@ -1,0 +1,1 @@
+"""What things cost, measured; run through nox (``nox -s bench_store``), never as a test."""

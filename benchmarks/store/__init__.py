@@ -1,0 +1,1 @@
+"""How fast each store is, and how its costs grow."""
