@@ -77,6 +77,10 @@ class StoreUnavailable(StoreError):
     """The store could not be reached or opened."""
 
 
+class StoreClosed(StoreUnavailable):
+    """The store was closed, or opened before a fork: trying again with this object cannot help."""
+
+
 class Unauthorized(StoreError):
     """A store behind a server was asked without a token it knows."""
 

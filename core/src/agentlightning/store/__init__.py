@@ -1,6 +1,7 @@
 """The store: its contract, the state machine behind it, and the backends that need no plug-in."""
 
 from agentlightning.store.contract import Store
+from agentlightning.store.patient import PatientStore
 from agentlightning.store.types import (
     AccessRole,
     Change,
@@ -22,6 +23,7 @@ __all__ = [
     "Metrics",
     "Order",
     "Page",
+    "PatientStore",
     "Result",
     "RolloutQuery",
     "Statistics",

@@ -3,25 +3,29 @@
 Nothing is polled: :meth:`Store.watch` wakes the waiter, and the one thing that happens without anybody
 doing it, a lease running out, is slept for. A waiting coroutine holds no thread; only its looks,
 which may touch a disk or a network, run in one.
+
+A :class:`PatientStore` waits at its far end instead: one request is held back there. It may be away
+for a while, when its server is started again; these waits sit that out until their own deadline.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from agentlightning.errors import BadValue, Deadline
-from agentlightning.records import ROLLOUT_OVER, Rollout
+from agentlightning.records import Rollout
 from agentlightning.store.contract import Store
-from agentlightning.store.types import Change, Claim, RolloutQuery
+from agentlightning.store.looks import ClaimLook, Over, OverLook
+from agentlightning.store.patient import Patience, PatientStore
+from agentlightning.store.types import Change, Claim
+
+__all__ = ["PatientStore", "claim_when_ready", "claim_when_ready_async", "wait", "wait_async"]
 
 T = TypeVar("T")
 
-_SHORTEST_SLEEP_S = 0.001
-_PAGE = 1000
+_SHORTEST_SLEEP_S: Final = 0.001
 
 
 def claim_when_ready(
@@ -31,9 +35,18 @@ def claim_when_ready(
 
     Returns:
         Up to ``limit`` claims; none at the deadline, or at once when the run is closed.
+
+    Raises:
+        StoreUnavailable: the store cannot be asked; of a store behind a server only if it still is
+            away at the deadline.
     """
-    look = _ClaimLook(store, run_id, worker_id, limit)
-    return _sleep_between_looks(store, run_id, "queued", look, timeout_s) or []
+    patience = Patience(timeout_s)
+    if isinstance(store, PatientStore):
+        found = _claim_held_back(store, run_id, worker_id, limit, patience)
+    else:
+        look = ClaimLook(store, run_id, worker_id, limit)
+        found = _sleep_between_looks(store, run_id, "queued", look, patience)
+    return _claimed(found, patience)
 
 
 async def claim_when_ready_async(
@@ -43,8 +56,9 @@ async def claim_when_ready_async(
 
     A coroutine cancelled in the moment of a claim leaves that attempt to its lease.
     """
-    look = _ClaimLook(store, run_id, worker_id, limit)
-    return await _await_between_looks(store, run_id, "queued", look, timeout_s) or []
+    look, patience = ClaimLook(store, run_id, worker_id, limit), Patience(timeout_s)
+    found = await _await_between_looks(store, run_id, "queued", look, patience)
+    return _claimed(found, patience)
 
 
 def wait(
@@ -56,128 +70,85 @@ def wait(
         Those that are over, in the order of ``rollout_ids``: ``count`` or more.
 
     Raises:
-        Deadline: fewer are over after ``timeout_s`` seconds; the message says how many.
+        Deadline: fewer are over after ``timeout_s`` seconds, or a store behind a server is away by
+            then; the message says how many.
         UnknownRollout: an id the store does not have.
     """
-    look = _OverLook(store, rollout_ids, count)
-    found = _sleep_between_looks(store, None, "over", look, timeout_s)
-    return look.missed(timeout_s) if found is None else found
+    over, patience = Over(rollout_ids, count), Patience(timeout_s)
+    if isinstance(store, PatientStore):
+        found = _wait_held_back(store, over, patience)
+    else:
+        found = _sleep_between_looks(store, None, "over", OverLook(store, over), patience)
+    return over.missed(timeout_s, patience.trouble) if found is None else found
 
 
 async def wait_async(
     store: Store, rollout_ids: Sequence[str], *, timeout_s: float, count: int | None = None
 ) -> list[Rollout]:
     """:func:`wait` for coroutines."""
-    look = _OverLook(store, rollout_ids, count)
-    found = await _await_between_looks(store, None, "over", look, timeout_s)
-    return look.missed(timeout_s) if found is None else found
+    over, patience = Over(rollout_ids, count), Patience(timeout_s)
+    found = await _await_between_looks(store, None, "over", OverLook(store, over), patience)
+    return over.missed(timeout_s, patience.trouble) if found is None else found
 
 
-class _ClaimLook:
-    """One look for something to claim; None means: go on waiting."""
-
-    def __init__(self, store: Store, run_id: str | None, worker_id: str, limit: int) -> None:
-        self._store = store
-        self._run_id = run_id
-        self._worker_id = worker_id
-        self._limit = limit
-
-    def __call__(self) -> list[Claim] | None:
-        claims = self._store.claim(self._run_id, self._worker_id, limit=self._limit)
-        if claims:
-            return claims
-        is_closed = self._run_id is not None and self._store.run(self._run_id).status != "open"
-        return [] if is_closed else None
+def _claimed(found: list[Claim] | None, patience: Patience) -> list[Claim]:
+    if found is None and patience.trouble is not None:
+        raise patience.trouble
+    return found or []
 
 
-class _OverLook:
-    """One look for rollouts that are over; remembers those it has seen."""
+def _claim_held_back(
+    store: PatientStore, run_id: str | None, worker_id: str, limit: int, patience: Patience
+) -> list[Claim] | None:
+    def ask(left_s: float) -> list[Claim] | None:
+        claims, is_open = store.claim_waiting(run_id, worker_id, limit=limit, timeout_s=left_s)
+        return claims if claims or not is_open else None
 
-    def __init__(self, store: Store, rollout_ids: Sequence[str], count: int | None) -> None:
-        self._store = store
-        self._order = list(dict.fromkeys(rollout_ids))
-        self._pending = set(self._order)
-        self._over: dict[str, Rollout] = {}
-        self._count = len(self._order) if count is None else count
-        if not 0 <= self._count <= len(self._order):
-            raise BadValue(
-                f"waiting for {count} of {len(self._order)} rollouts; expected at most as many"
-            )
+    return patience.ask_until_answered(ask)
 
-    def __call__(self) -> list[Rollout] | None:
-        for rollout in self._finished() if self._pending else ():
-            self._over[rollout.rollout_id] = rollout
-            self._pending.discard(rollout.rollout_id)
-        if len(self._over) < self._count:
-            return None
-        return [self._over[name] for name in self._order if name in self._over]
 
-    def _finished(self) -> list[Rollout]:
-        names = [name for name in self._order if name in self._pending]
-        found: list[Rollout] = []
-        for start in range(0, len(names), _PAGE):
-            query = RolloutQuery(
-                rollout_ids=tuple(names[start : start + _PAGE]),
-                status=tuple(ROLLOUT_OVER),
-                limit=_PAGE,
-            )
-            found += self._store.rollouts(query).items
-        return found
-
-    def missed(self, timeout_s: float) -> list[Rollout]:
-        raise Deadline(
-            f"{len(self._over)} of {len(self._order)} rollouts were over after {timeout_s:g} s, "
-            f"{self._count} were waited for; is a runner at work on this store?"
+def _wait_held_back(store: PatientStore, over: Over, patience: Patience) -> list[Rollout] | None:
+    def ask(left_s: float) -> list[Rollout] | None:
+        pending = over.pending
+        return over.saw(
+            store.wait_over(pending, timeout_s=left_s, count=over.missing) if pending else ()
         )
+
+    return patience.ask_until_answered(ask)
 
 
 def _sleep_between_looks(
-    store: Store,
-    run_id: str | None,
-    on: Change,
-    look: Callable[[], T | None],
-    timeout_s: float,
+    store: Store, run_id: str | None, on: Change, look: Callable[[], T | None], patience: Patience
 ) -> T | None:
-    deadline = time.monotonic() + timeout_s
     woken = threading.Event()
     forget = store.watch(run_id, woken.set, on=on)
     try:
         while True:
             woken.clear()  # before looking: what happens from now on wakes us again
-            if (found := look()) is not None:
+            found, sleep_s = _look(store, look, patience)
+            if found is not None or patience.left_s <= 0:
                 return found
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                return None
-            woken.wait(_sleep_s(store, remaining))
+            woken.wait(sleep_s)
     finally:
         forget()
 
 
 async def _await_between_looks(
-    store: Store,
-    run_id: str | None,
-    on: Change,
-    look: Callable[[], T | None],
-    timeout_s: float,
+    store: Store, run_id: str | None, on: Change, look: Callable[[], T | None], patience: Patience
 ) -> T | None:
-    deadline = time.monotonic() + timeout_s
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
 
     def wake() -> None:
         if not loop.is_closed():
             loop.call_soon_threadsafe(woken.set)
 
-    forget = store.watch(run_id, wake, on=on)
+    forget = await _watch(store, run_id, wake, on)
     try:
         while True:
             woken.clear()
-            if (found := await asyncio.to_thread(look)) is not None:
+            found, sleep_s = await asyncio.to_thread(_look, store, look, patience)
+            if found is not None or patience.left_s <= 0:
                 return found
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                return None
-            sleep_s = await asyncio.to_thread(_sleep_s, store, remaining)
             try:
                 await asyncio.wait_for(woken.wait(), sleep_s)
             except TimeoutError:
@@ -186,6 +157,30 @@ async def _await_between_looks(
         forget()
 
 
-def _sleep_s(store: Store, remaining: float) -> float:
-    expiry = store.seconds_to_expiry()
-    return remaining if expiry is None else min(remaining, max(expiry, _SHORTEST_SLEEP_S))
+async def _watch(
+    store: Store, run_id: str | None, wake: Callable[[], None], on: Change
+) -> Callable[[], None]:
+    """Subscribe without holding up the loop: a store at the far end of a network is asked for it."""
+    if not isinstance(store, PatientStore):
+        return store.watch(run_id, wake, on=on)
+    subscribing = asyncio.ensure_future(asyncio.to_thread(store.watch, run_id, wake, on=on))
+    try:
+        return await asyncio.shield(subscribing)
+    except asyncio.CancelledError:  # nobody will ever call what it returns
+        subscribing.add_done_callback(_unsubscribe)
+        raise
+
+
+def _look(store: Store, look: Callable[[], T | None], patience: Patience) -> tuple[T | None, float]:
+    """The answer, or None and how long to sleep unless woken."""
+
+    def ask() -> tuple[T | None, float | None]:
+        found = look()
+        return found, store.seconds_to_expiry() if found is None else None
+
+    answer = patience.ask(ask) if isinstance(store, PatientStore) else ask()
+    if answer is None:
+        return None, patience.pause_s
+    found, expiry_s = answer
+    left_s = patience.left_s
+    return found, left_s if expiry_s is None else min(left_s, max(expiry_s, _SHORTEST_SLEEP_S))
