@@ -146,7 +146,7 @@ async def _await_between_looks(
     try:
         while True:
             woken.clear()
-            found, sleep_s = await asyncio.to_thread(_look, store, look, patience)
+            found, sleep_s = await asyncio.to_thread(lambda: _look(store, look, patience))
             if found is not None or patience.left_s <= 0:
                 return found
             try:
@@ -169,6 +169,11 @@ async def _watch(
     except asyncio.CancelledError:  # nobody will ever call what it returns
         subscribing.add_done_callback(_unsubscribe)
         raise
+
+
+def _unsubscribe(subscribing: asyncio.Future[Callable[[], None]]) -> None:
+    if not subscribing.cancelled() and subscribing.exception() is None:
+        subscribing.result()()
 
 
 def _look(store: Store, look: Callable[[], T | None], patience: Patience) -> tuple[T | None, float]:
