@@ -27,6 +27,7 @@ from agentlightning.records import (
     SpanKind,
 )
 from agentlightning.store import checks, claims, endings
+from agentlightning.store.clock import SteadyClock
 from agentlightning.store.contract import Store
 from agentlightning.store.keys import new_id
 from agentlightning.store.lookups import (
@@ -68,14 +69,14 @@ class TableStore(Store):
     Args:
         url: what the store was opened by.
         secret: signs the attempts' tokens; kept with the data, so that all its users have the same.
-        clock: the time in seconds since the epoch.
+        clock: the time in seconds since the epoch; by default one that does not jump, right as of now.
     """
 
-    def __init__(self, url: str, secret: bytes, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, url: str, secret: bytes, *, clock: Callable[[], float] | None = None) -> None:
         self.url = url
         self.watchers = Watchers()
         self._secret = secret
-        self._clock = clock
+        self._clock = SteadyClock.starting_at(time.time()) if clock is None else clock
 
     @abstractmethod
     def _reading(self) -> AbstractContextManager[Tables]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
@@ -26,10 +25,10 @@ class MemoryStore(TableStore):
 
     Args:
         url: ``memory://``; every opening is a new, empty store.
-        clock: the time in seconds since the epoch.
+        clock: the time in seconds since the epoch; by default one that does not jump.
     """
 
-    def __init__(self, url: str = "memory://", *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, url: str = "memory://", *, clock: Callable[[], float] | None = None) -> None:
         if url != "memory://":
             raise ConfigError(
                 f"the store {url!r} is not memory://; a store in memory has no name and no options"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -13,6 +12,7 @@ from agentlightning.store import Change
 from agentlightning.store.backend import TableStore
 from agentlightning.store.watching import Changed
 
+from agentlightning_sqlite.anchor import clock_of
 from agentlightning_sqlite.connection import connect, explained, path_of
 from agentlightning_sqlite.polling import ForeignChanges
 from agentlightning_sqlite.tables import SqliteTables
@@ -28,14 +28,14 @@ class SqliteStore(TableStore):
 
     Args:
         url: ``sqlite:///runs.db`` or, for an absolute path, ``sqlite:////data/runs.db``.
-        clock: the time in seconds since the epoch.
+        clock: the time in seconds since the epoch; by default the file's own (:mod:`.anchor`).
 
     Raises:
         StoreUnavailable: the file cannot be opened, written or is no store.
         SchemaMismatch: a later version of this package wrote the file.
     """
 
-    def __init__(self, url: str, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, url: str, *, clock: Callable[[], float] | None = None) -> None:
         self.path = path_of(url)
         self._connection = connect(self.path)
         self._tables = SqliteTables(self._connection)
@@ -43,6 +43,9 @@ class SqliteStore(TableStore):
         self._process = os.getpid()
         self._is_closed = False
         self._version: int | None = None
+        if clock is None:
+            with explained(self.path):
+                clock = clock_of(self._connection)
         super().__init__(f"sqlite:///{self.path}", self._tables.secret(), clock=clock)
         self._foreign = ForeignChanges(self.watchers, self._foreign_look)
 
