@@ -63,7 +63,12 @@ PACKAGES = sorted(
 )
 NAMES = [Path(package).name for package in PACKAGES]
 EVERYTHING = [argument for package in PACKAGES for argument in editable(package)]
-STORES = [package for package in PACKAGES if package.startswith("store_backends/")]
+STORES = [
+    argument
+    for package in PACKAGES
+    if package.startswith("store_backends/")
+    for argument in editable(package)
+]
 SOURCES = [f"{package}/src" for package in ("core", *PACKAGES)]
 
 # --- counting ---------------------------------------------------------------------------------
@@ -209,10 +214,10 @@ def core(session: nox.Session) -> None:
 
 @counted()
 def whole(session: nox.Session) -> None:
-    """The repository as a whole: packaging, isolation, layers, cost of importing."""
+    """The repository as a whole: packaging, isolation, layers, documents, cost of importing."""
     # Wheels are built in its tests, and no framework is there.
     session.install("hatchling", "-r", "requirements-dev.txt")
-    pytest(session, "tests", "--ignore=tests/end_to_end")
+    pytest(session, "tests", "--ignore=tests/end_to_end", "--ignore=tests/faults")
 
 
 @counted()
@@ -224,6 +229,13 @@ def plugin(session: nox.Session, package: str) -> None:
         return
     session.install(*CORE, *editable(package))
     pytest(session, f"{package}/tests")
+
+
+@counted()
+def faults(session: nox.Session) -> None:
+    """Processes killed, clocks that jump, full disks, hostile requests: nothing may be lost."""
+    session.install(*CORE, *CORE_TESTS, *STORES)
+    pytest(session, "tests/faults")
 
 
 @counted(venv_backend="none")
@@ -317,8 +329,7 @@ def learn(session: nox.Session, example: str, *arguments: str) -> None:
 @nox.session(default=False)
 def bench_store(session: nox.Session) -> None:
     """Measure every store; standard output has a JSON object a line, and aims go to standard error."""
-    stores = [argument for package in STORES for argument in editable(package)]
-    session.install(*CORE, *stores)
+    session.install(*CORE, *STORES)
     session.run("python", "-m", "benchmarks.store", *session.posargs)
 
 

@@ -1,7 +1,7 @@
 """A server that does nothing: it reads a body and sends back as many bytes as it was asked for.
 
-``python -m benchmarks.store.echo`` prints its URL and serves until its standard input ends. It is run as
-a store is, so what it does in a second is what HTTP allows here.
+``python -m benchmarks.store.echo`` prints its URL and serves until its standard input ends. It is run
+as a store is, so what it does in a second is what HTTP allows here.
 """
 
 from __future__ import annotations
