@@ -9,6 +9,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -99,7 +100,9 @@ class _Running:
         self._listener = listener
         self._ready = threading.Event()
         self._failure: BaseException | None = None
-        self._uvicorn = _Uvicorn(_uvicorn_config(app), self._ready)
+        self._uvicorn = _Uvicorn(
+            _uvicorn_config(app), self._ready, getattr(app.state, "before_stop", ())
+        )
         self._thread = threading.Thread(target=self._serve, name=f"server-{port}", daemon=True)
         self._thread.start()
 
@@ -137,15 +140,28 @@ class _Running:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Tells when connections are accepted."""
+    """Tells when connections are accepted, and the application when it is about to stop."""
 
-    def __init__(self, config: uvicorn.Config, ready: threading.Event) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        ready: threading.Event,
+        before_stop: Sequence[Callable[[], None]],
+    ) -> None:
         super().__init__(config)
         self._ready = ready
+        self._before_stop = before_stop
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # The lifespan hears of the end only when all requests are answered; those that are held back
+        # have to hear of it first.
+        for release in self._before_stop:
+            release()
+        await super().shutdown(sockets)
 
 
 def _uvicorn_config(app: Starlette) -> uvicorn.Config:
