@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,7 +23,10 @@ from agentlightning.server.store_api.workers import Workers
 from agentlightning.store import Store
 from agentlightning.store.http import operations as ops
 
-_PAGES: Final = {ops.SPANS.name: spans_page, ops.ROLLOUTS.name: rollouts_page}
+_PAGES: Final[dict[str, Callable[[Store, Any, Limits], bytes]]] = {
+    ops.SPANS.name: spans_page,
+    ops.ROLLOUTS.name: rollouts_page,
+}
 _OPERATIONS: Final = {operation.path: operation for operation in ops.OPERATIONS}
 _ALLOW_POST: Final[Header] = (b"allow", b"POST")
 
@@ -66,9 +70,7 @@ class StoreApi:
     def workers(self) -> Workers:
         """The threads for calls of the store."""
         if self._workers is None:
-            raise StoreUnavailable(
-                "the server is not running; its application's lifespan has not begun"
-            )
+            raise StoreUnavailable("the server is not running: its lifespan has not begun")
         return self._workers
 
     # --- one request ------------------------------------------------------------------------
@@ -76,13 +78,7 @@ class StoreApi:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request to an operation."""
         incoming = Incoming(scope, receive, self.limits)
-        try:
-            answer = await self._answer(scope, incoming)
-        except ClientLeft:
-            return
-        except Exception as error:  # noqa: BLE001 - `refusal` logs whatever was not raised on purpose
-            answer = await refused(incoming, error)
-        await answer.send(send)
+        await respond(incoming, send, self._answer(scope, incoming))
 
     async def _answer(self, scope: Scope, incoming: Incoming) -> Answer:
         operation = _operation(scope)
@@ -106,7 +102,8 @@ class StoreApi:
             Unauthorized: nobody the store knows.
         """
         token = incoming.bearer
-        return self.access.known(token) or await self.workers.run(self.access.proved, token)
+        known = self.access.known(token)
+        return await self.workers.run(self.access.proved, token) if known is None else known
 
     def _carried_out(
         self, operation: AnyOperation, caller: Caller, raw: bytes, *, packed: bool
@@ -124,11 +121,20 @@ class StoreApi:
         return request
 
 
-async def refused(incoming: Incoming, error: Exception) -> Answer:
-    """The refusal of a request, once its client has stopped sending."""
-    answer = refusal(error)
-    closing = await incoming.discard()
-    return replace(answer, headers=(*answer.headers, *closing))
+async def respond(incoming: Incoming, send: Send, answering: Awaitable[Answer]) -> None:
+    """Send the answer, or the refusal that its making ended in once the client stopped sending."""
+    try:
+        try:
+            answer = await answering
+        except ClientLeft:
+            raise
+        except Exception as error:  # noqa: BLE001 - `refusal` logs what was not raised on purpose
+            answer = refusal(error)
+            closing = await incoming.discard()
+            answer = replace(answer, headers=(*answer.headers, *closing))
+    except ClientLeft:
+        return
+    await answer.send(send)
 
 
 def _operation(scope: Scope) -> AnyOperation:

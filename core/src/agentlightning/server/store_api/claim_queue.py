@@ -1,4 +1,4 @@
-"""Claims that wait for work: one queue a run, so that one new rollout makes one look and no stampede."""
+"""Claims that wait for work: one queue a run, so that a new rollout makes a look and no stampede."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import zlib
 from typing import Final
 
@@ -86,11 +85,12 @@ class Incoming:
         """
         if b"expect" in self.headers:  # it asks first, and has sent nothing
             return [(b"connection", b"close")]
-        until = time.monotonic() + _DISCARD_S
-        while self._more:
-            if time.monotonic() > until:
-                return [(b"connection", b"close")]
-            await self._part()
+        try:
+            async with asyncio.timeout(_DISCARD_S):
+                while self._more:
+                    await self._part()
+        except TimeoutError:
+            return [(b"connection", b"close")]
         return []
 
     async def _part(self) -> bytes:
