@@ -6,7 +6,7 @@ from agentlightning.config import Config
 from agentlightning.errors import UnknownName
 from agentlightning.recording.tracer import Tracer
 from agentlightning.store.memory import MemoryStore
-from agentlightning.store.opening import DEFAULT_URL, open_store
+from agentlightning.store.opening import DEFAULT_URL, open_store, without_password
 
 
 def test_memory_is_built_in():
@@ -44,3 +44,42 @@ def test_whoever_names_no_store_uses_the_one_of_the_environment(tmp_path, monkey
 def test_an_unknown_scheme_is_refused_with_those_there_are():
     with pytest.raises(UnknownName, match="memory"):
         open_store("carrierpigeon://loft")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://ada:pa55@db.example/runs", "postgresql://ada:***@db.example/runs"),
+        (
+            "postgresql://ada:p%40@[::1]:5432/r?sslmode=require",
+            "postgresql://ada:***@[::1]:5432/r?sslmode=require",
+        ),
+        ("postgres://ada:un@quoted/p:w@h1,h2/runs", "postgres://ada:***@h1,h2/runs"),
+        ("postgresql://ada:@db/runs", "postgresql://ada:***@db/runs"),
+        ("postgresql://db/r?user=ada&password=pa55&x=1", "postgresql://db/r?user=ada&password=***&x=1"),
+        ("postgresql://db/r?sslpassword=pa55", "postgresql://db/r?sslpassword=***"),
+        (
+            "https://ada:pa55@agents.example/store?token=t0k",
+            "https://ada:***@agents.example/store?token=***",
+        ),
+    ],
+)
+def test_a_url_is_shown_without_its_secrets(url, shown):
+    assert without_password(url) == shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "memory://",
+        "sqlite:///runs.db",
+        "sqlite:////data/a:b@c/runs.db",
+        "postgresql:///runs",
+        "postgresql://db.example:5432/runs",
+        "postgresql://ada@db.example/runs",
+        "http://127.0.0.1:4747",
+        "no url at all",
+    ],
+)
+def test_a_url_without_secrets_is_shown_as_it_is(url):
+    assert without_password(url) == url

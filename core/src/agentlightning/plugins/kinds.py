@@ -77,8 +77,9 @@ class StoreBackendRegistry(Registry["Store"]):
         examples = ", ".join(f"{scheme}://" for scheme in known)
         found = _SCHEME.match(url)
         if not found:
+            shown = url.rpartition("@")[2]  # what is before it may be a password
             raise UnknownName(
-                f'"{url}" is not the URL of a store: it must begin with one of {examples}; '
+                f'"{shown}" is not the URL of a store: it must begin with one of {examples}; '
                 "a file is written sqlite:///path/to/file.db"
             )
         scheme = found[1].lower()

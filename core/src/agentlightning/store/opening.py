@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Final
 
@@ -14,10 +15,26 @@ STORE_VARIABLE: Final = "AGENTLIGHTNING_STORE"
 DEFAULT_URL: Final = "sqlite:///agentlightning.db"
 """Where runs are kept when the variable names no other store: a file in the working directory."""
 
+_HIDDEN: Final = "***"
+# To the last "@": a password that should have been quoted may have one of its own, and "/" too.
+_USER_INFO: Final = re.compile(r"^([a-z][a-z0-9+.-]*://[^:/?#@]*:).*@", re.IGNORECASE | re.DOTALL)
+_SECRET_OPTION: Final = re.compile(
+    r"(?<=[?&])((?:ssl)?password|passwd|token|secret|api_?key)=[^&#]*", re.IGNORECASE
+)
+
 
 def default_url() -> str:
     """The store of everything that names none: ``AGENTLIGHTNING_STORE``, else :data:`DEFAULT_URL`."""
     return os.environ.get(STORE_VARIABLE) or DEFAULT_URL
+
+
+def without_password(url: str) -> str:
+    """The URL to show or to keep: ``postgresql://user:***@host/db``.
+
+    For whatever is printed, logged, raised or written down; only the backend needs the password.
+    """
+    hidden = _USER_INFO.sub(rf"\1{_HIDDEN}@", url, count=1)
+    return _SECRET_OPTION.sub(rf"\1={_HIDDEN}", hidden)
 
 
 def open_store(url: str | None = None) -> Store:

@@ -16,7 +16,7 @@ from agentlightning.executor import in_worker_process
 from agentlightning.plugins import plugins
 from agentlightning.records import JSON, LLM, Run, RunStatus
 from agentlightning.store import Store
-from agentlightning.store.opening import open_existing_store, open_store
+from agentlightning.store.opening import open_existing_store, open_store, without_password
 from agentlightning.trainer.memory import MemoryWatch
 from agentlightning.trainer.occupancy import occupied
 from agentlightning.trainer.preflight import check_run
@@ -103,7 +103,8 @@ class Trainer:
                 _documented(store, run, run_dir) as summary,
             ):
                 going_on = "" if config.resume is None else "going on with "
-                self._console.print(f"{going_on}run {run.run_id} in {config.store}", soft_wrap=True)
+                shown = without_password(config.store)
+                self._console.print(f"{going_on}run {run.run_id} in {shown}", soft_wrap=True)
                 with session(
                     config,
                     store,
@@ -156,7 +157,8 @@ class Trainer:
     def _conclude(self, store: Store, run: Run, run_dir: Path, summary: dict[str, JSON]) -> TrainResult:
         resources = store.resources(run.run_id, "latest")
         models = [item.model for item in resources.resources.values() if isinstance(item, LLM)]
-        print_summary(self._console, summary, run_dir, self.config.store, models)
+        shown = without_password(self.config.store)
+        print_summary(self._console, summary, run_dir, shown, models)
         return TrainResult(
             run_id=run.run_id,
             resources=resources,
