@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from agentlightning.errors import BadValue, StaleAttempt
+from agentlightning.errors import StaleAttempt
 from agentlightning.records import (
     JSON,
     Attempt,
@@ -26,20 +26,24 @@ from agentlightning.records import (
     Span,
     SpanKind,
 )
-from agentlightning.store import checks, claims, endings
+from agentlightning.store import checks, claims, endings, versions
 from agentlightning.store.clock import SteadyClock
 from agentlightning.store.contract import Store
 from agentlightning.store.keys import new_id
 from agentlightning.store.lookups import (
+    attempt_numbers,
     check_attempts,
     need_attempt_counts,
     need_resources,
     need_rollouts,
     need_run,
 )
-from agentlightning.store.repeats import Once, keys_of, names_of
+from agentlightning.store.repeats import Once, in_run, keys_of, names_of
 from agentlightning.store.tables import Tables
 from agentlightning.store.tokens import access_token, is_token_for
+from agentlightning.store.transfer import RolloutRow, StoredRow
+from agentlightning.store.transfer_export import export_page
+from agentlightning.store.transfer_import import checked_rows, import_rows
 from agentlightning.store.types import (
     AccessRole,
     Change,
@@ -155,7 +159,7 @@ class TableStore(Store):
     ) -> list[Rollout]:
         checked = [checks.request(item, number) for number, item in enumerate(requests)]
         with self._writing() as tables:
-            once = Once(tables, f"enqueue in {run_id}", key, checked)
+            once = Once(tables, in_run("enqueue", run_id), key, checked)
             if made := once.made():
                 found = need_rollouts(tables, made)
                 return self._own([found[rollout_id] for rollout_id in made])
@@ -166,11 +170,10 @@ class TableStore(Store):
     def claim(
         self, run_id: str | None, worker_id: str, *, limit: int = 1, key: str | None = None
     ) -> list[Claim]:
-        _check_limit(limit)
+        checks.limit(limit)
         with self._writing() as tables:
-            again = self._claimed_before(
-                tables, once := _claim_once(tables, key, run_id, worker_id, limit)
-            )
+            once = Once(tables, "claim", key, run_id, worker_id, limit)
+            again = self._claimed_before(tables, once)
             return self._claim(tables, once, run_id, worker_id, limit) if again is None else again
 
     def _claimed_before(self, tables: Tables, once: Once) -> list[Claim] | None:
@@ -232,9 +235,9 @@ class TableStore(Store):
         key: str | None = None,
     ) -> Turnover:
         checked = checks.results(results)
-        _check_limit(limit)
+        checks.limit(limit)
         with self._writing() as tables:
-            once = _claim_once(tables, key, run_id, worker_id, limit)
+            once = Once(tables, "claim", key, run_id, worker_id, limit)
             again = self._claimed_before(tables, once)
             if run_id is not None:
                 need_run(tables, run_id)
@@ -255,7 +258,7 @@ class TableStore(Store):
             return self._own(endings.cancel(tables, rollout_ids, self._clock()))
 
     def rollouts(self, query: RolloutQuery) -> Page[Rollout]:
-        _check_limit(query.limit)
+        checks.limit(query.limit)
         self._expire()
         with self._reading() as tables:
             if query.run_id is not None:
@@ -305,7 +308,9 @@ class TableStore(Store):
             counts = need_attempt_counts(tables, set(rollout_ids))
             if isinstance(attempt, int):
                 check_attempts(counts, [(name, attempt) for name in counts])
-        return self._spans({name: _wanted(counts[name], attempt) for name in rollout_ids}, kinds)
+        return self._spans(
+            {name: attempt_numbers(counts[name], attempt) for name in rollout_ids}, kinds
+        )
 
     def _spans(
         self, wanted: Mapping[str, Collection[int]], kinds: Sequence[SpanKind] | None
@@ -330,29 +335,30 @@ class TableStore(Store):
     ) -> ResourcesVersion:
         checked = checks.resources(resources)
         with self._writing() as tables:
-            run = need_run(tables, run_id)
-            once = Once(tables, f"publish in {run_id}", key, checked, note, parent, candidate)
+            need_run(tables, run_id)
+            once = Once(tables, in_run("publish", run_id), key, checked, note, parent, candidate)
             if made := once.made():
                 return need_resources(tables, run_id, int(made[0]))
-            if parent is not None:
-                need_resources(tables, run_id, parent)
-            version = ResourcesVersion(
-                run_id=run.run_id,
-                version=tables.newest_resources(run_id, candidates=True) + 1,
-                created_at=self._clock(),
-                resources=checked,
-                parent=parent,
-                note=note,
-                candidate=candidate,
-            )
-            tables.insert_resources(version)
+            version = versions.publish(tables, run_id, checked, note, parent, candidate, self._clock())
             once.keep([str(version.version)])
-            return need_resources(tables, run_id, version.version)
+            return version
 
     def resources(self, run_id: str, version: int | Literal["latest"]) -> ResourcesVersion:
         with self._reading() as tables:
             need_run(tables, run_id)
             return need_resources(tables, run_id, version)
+
+    # --- moving a run to another store ----------------------------------------------------
+
+    def export_page(self, run_id: str, cursor: str | None = None) -> Page[StoredRow]:
+        with self._reading() as tables:
+            page = export_page(tables, run_id, cursor)
+        return Page(items=[self._own_row(row) for row in page.items], cursor=page.cursor)
+
+    def import_rows(self, rows: Sequence[StoredRow]) -> int:
+        checked = checked_rows(rows)
+        with self._writing() as tables:
+            return import_rows(tables, checked)
 
     # --- housekeeping ---------------------------------------------------------------------
 
@@ -381,26 +387,12 @@ class TableStore(Store):
             with self._writing() as tables:
                 endings.expire(tables, self._clock())
 
+    def _own_row(self, row: StoredRow) -> StoredRow:
+        return replace(row, record=self._own([row.record])[0]) if isinstance(row, RolloutRow) else row
+
     def _own_claims(self, given: list[Claim]) -> list[Claim]:
         owned = self._own([claim.rollout for claim in given])
         return [
             claim if rollout is claim.rollout else replace(claim, rollout=rollout)
             for claim, rollout in zip(given, owned, strict=True)
         ]
-
-
-def _wanted(count: int, attempt: int | Literal["last", "all"]) -> Collection[int]:
-    if attempt == "all":
-        return range(1, count + 1)
-    return [count if attempt == "last" else attempt]
-
-
-def _claim_once(
-    tables: Tables, key: str | None, run_id: str | None, worker_id: str, limit: int
-) -> Once:
-    return Once(tables, "claim", key, run_id, worker_id, limit)
-
-
-def _check_limit(limit: int) -> None:
-    if limit < 1:
-        raise BadValue(f"limit is {limit}; expected at least 1")

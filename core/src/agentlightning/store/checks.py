@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -35,6 +35,8 @@ from agentlightning.records import (
 )
 from agentlightning.records.resources import Resource
 from agentlightning.store.types import Result
+
+T = TypeVar("T")
 
 _RUN_STATUSES = frozenset(get_args(RunStatus))
 _OUTCOMES = frozenset(get_args(OutcomeStatus))
@@ -100,6 +102,12 @@ def rollout_limits(config: RolloutConfig, what: str) -> None:
             raise BadValue(f"{what}.{name} is {getattr(config, name)}; expected {expected}")
 
 
+def limit(given: int) -> None:
+    """Refuse to ask for nothing."""
+    if given < 1:
+        raise BadValue(f"limit is {given}; expected at least 1")
+
+
 def outcome(given: Outcome, what: str) -> Outcome:
     """An outcome that an attempt can end with."""
     if given.status not in _OUTCOMES:
@@ -161,6 +169,15 @@ def resources(given: Resources) -> dict[str, Resource]:
         json_value(to_builtins(resource), what)  # the other fields' text
         checked[json_value(name, "a resource's name")] = resource
     return checked
+
+
+def record(given: T, what: str) -> T:
+    """A record with every field of its type and all its values such that every backend keeps them."""
+    plain = json_value(to_builtins(given), what)
+    try:
+        return from_builtins(plain, type(given))
+    except msgspec.ValidationError as error:
+        raise BadValue(f"{what}: {error}") from error
 
 
 def numbers(given: Mapping[str, float], what: str) -> dict[str, float]:

@@ -20,6 +20,7 @@ from agentlightning.records import (
     Span,
     SpanKind,
 )
+from agentlightning.store.transfer import StoredRow
 from agentlightning.store.types import (
     AccessRole,
     Change,
@@ -208,6 +209,41 @@ class Store(ABC):
     @abstractmethod
     def resources(self, run_id: str, version: int | Literal["latest"]) -> ResourcesVersion:
         """A version; "latest" never is a candidate. ``UnknownResources`` if there is none."""
+
+    # --- moving a run to another store ----------------------------------------------------
+
+    def export_rows(self, run_id: str) -> Iterator[StoredRow]:
+        """All there is of a run, each row after those it needs, in the memory of one page.
+
+        A run that is worked on meanwhile comes out so that it can be imported: each rollout as it was
+        at one moment, with its attempts.
+        """
+        cursor = None
+        while True:
+            page = self.export_page(run_id, cursor)
+            yield from page.items
+            if (cursor := page.cursor) is None:
+                return
+
+    @abstractmethod
+    def export_page(self, run_id: str, cursor: str | None = None) -> Page[StoredRow]:
+        """Some of :meth:`export_rows`; ``cursor`` continues an earlier page."""
+
+    @abstractmethod
+    def import_rows(self, rows: Sequence[StoredRow]) -> int:
+        """Add rows that another store exported and say how many were new.
+
+        Rows come in batches of any size, each in one transaction. A row that is there with the same
+        content is left alone, so everything may be sent again. A rollout comes with all its attempts
+        in one batch.
+
+        Raises:
+            KeyReused: a row is there with other content; nothing of the batch is written, nor is it in
+                any other case.
+            InvalidTransition: rows contradict each other.
+            UnknownRun, UnknownRollout, UnknownAttempt, UnknownResources: a row needs what is neither
+                stored nor in the batch.
+        """
 
     # --- housekeeping ---------------------------------------------------------------------
 

@@ -60,6 +60,13 @@ def check_attempts(counts: Mapping[str, int], keys: Iterable[tuple[str, int]]) -
             )
 
 
+def attempt_numbers(count: int, attempt: int | Literal["last", "all"]) -> Collection[int]:
+    """Which of a rollout's ``count`` attempts are asked for."""
+    if attempt == "all":
+        return range(1, count + 1)
+    return [count if attempt == "last" else attempt]
+
+
 def need_resources(tables: Tables, run_id: str, version: int | Literal["latest"]) -> ResourcesVersion:
     """A version of the run's resources, or ``UnknownResources``.
 

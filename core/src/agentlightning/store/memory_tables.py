@@ -102,6 +102,14 @@ class MemoryTables(Tables):
     def answer(self, operation: str, key: str) -> Answer | None:
         return self._answers.get((operation, key))
 
+    def answers(self, operation: str, *, after: str | None, limit: int) -> list[tuple[str, Answer]]:
+        later = (
+            (key, answer)
+            for (kept_for, key), answer in self._answers.items()
+            if kept_for == operation and (after is None or key > after)
+        )
+        return heapq.nsmallest(limit, later)
+
     # --- rollouts -------------------------------------------------------------------------
 
     def insert_rollouts(self, rollouts: Sequence[Rollout]) -> None:
@@ -265,8 +273,8 @@ class MemoryTables(Tables):
                 running[attempts[-1].worker_id] += 1
         return [replace(worker, running=running[name]) for name, worker in self._workers.items()]
 
-    def count_late(self, run_id: str) -> None:
-        self._late[run_id] += 1
+    def count_late(self, run_id: str, count: int = 1) -> None:
+        self._late[run_id] += count
 
     def statistics(self, run_id: str | None) -> Statistics:
         rollouts = dict.fromkeys(get_args(RolloutStatus), 0)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from agentlightning.errors import KeyReused
 from agentlightning.records import AttemptKey
 from agentlightning.store.keys import fingerprint
 from agentlightning.store.tables import Answer, Tables
 from agentlightning.store.types import Claim
+
+
+def in_run(operation: Literal["enqueue", "publish"], run_id: str) -> str:
+    """The name of an operation whose keys mean something within one run only."""
+    return f"{operation} in {run_id}"
 
 
 class Once:

@@ -16,6 +16,7 @@ from agentlightning.errors import BadValue
 from agentlightning.records import (
     JSON,
     Attempt,
+    AttemptKey,
     ResourcesVersion,
     Rollout,
     Run,
@@ -100,6 +101,10 @@ class Tables(ABC):
     def answer(self, operation: str, key: str) -> Answer | None:
         """What the call with this key made."""
 
+    @abstractmethod
+    def answers(self, operation: str, *, after: str | None, limit: int) -> list[tuple[str, Answer]]:
+        """Keys and answers of an operation, by key (in any order that stays), from the one after."""
+
     # --- rollouts -------------------------------------------------------------------------
 
     @abstractmethod
@@ -154,6 +159,11 @@ class Tables(ABC):
     def insert_spans(self, spans: Iterable[Span]) -> int:
         """Add the spans whose (rollout, attempt, span id) is new, in this order; how many were."""
 
+    def known_spans(self, key: AttemptKey, span_ids: Collection[str]) -> set[str]:
+        """Which of these spans an attempt has; a backend that need not read them for it overrides."""
+        kept = self.spans(key.rollout_id, [key.number], None)
+        return {span.span_id for span in kept}.intersection(span_ids)
+
     @abstractmethod
     def spans(
         self, rollout_id: str, attempts: Collection[int], kinds: Collection[SpanKind] | None
@@ -185,8 +195,8 @@ class Tables(ABC):
         """All workers, with the number of their running attempts, first seen first."""
 
     @abstractmethod
-    def count_late(self, run_id: str) -> None:
-        """Count a result that came too late."""
+    def count_late(self, run_id: str, count: int = 1) -> None:
+        """Count results that came too late."""
 
     @abstractmethod
     def statistics(self, run_id: str | None) -> Statistics:

@@ -13,6 +13,7 @@ from typing import Any, get_args
 from agentlightning.records import (
     JSON,
     Attempt,
+    AttemptKey,
     AttemptStatus,
     ResourcesVersion,
     Rollout,
@@ -105,6 +106,15 @@ class SqliteTables(Tables):
         sql = "select fingerprint, made from answers where operation = ? and key = ?"
         row = self._execute(sql, (operation, key)).fetchone()
         return None if row is None else Answer(row[0], from_json(row[1], list[str]))
+
+    def answers(self, operation: str, *, after: str | None, limit: int) -> list[tuple[str, Answer]]:
+        values = (operation,) if after is None else (operation, after)
+        sql = (
+            "select key, fingerprint, made from answers where operation = ? "
+            f"{'' if after is None else 'and key > ?'} order by key limit ?"
+        )
+        found = self._execute(sql, (*values, limit))
+        return [(key, Answer(mark, from_json(made, list[str]))) for key, mark, made in found]
 
     # --- rollouts -------------------------------------------------------------------------
 
@@ -253,6 +263,13 @@ class SqliteTables(Tables):
         self._connection.executemany(sql, map(rows.span_row, spans))
         return self._connection.total_changes - before
 
+    def known_spans(self, key: AttemptKey, span_ids: Collection[str]) -> set[str]:
+        sql = (
+            "select value from json_each(?) where exists (select 1 from spans "
+            "where rollout_id = ? and attempt = ? and span_id = value)"
+        )
+        return {name for (name,) in self._execute(sql, (rows.text(list(span_ids)), *key))}
+
     def spans(
         self, rollout_id: str, attempts: Collection[int], kinds: Collection[SpanKind] | None
     ) -> list[Span]:
@@ -314,8 +331,8 @@ class SqliteTables(Tables):
             for name, first_seen, last_seen, report in self._execute(sql)
         ]
 
-    def count_late(self, run_id: str) -> None:
-        self._count(run_id, "late_results")
+    def count_late(self, run_id: str, count: int = 1) -> None:
+        self._count(run_id, "late_results", count)
 
     def statistics(self, run_id: str | None) -> Statistics:
         rollouts = dict.fromkeys(get_args(RolloutStatus), 0)
@@ -365,9 +382,9 @@ class SqliteTables(Tables):
         """What this file's tokens are signed with."""
         return bytes(self._one("select value from settings where name = 'secret'"))
 
-    def _count(self, run_id: str, column: str) -> None:
+    def _count(self, run_id: str, column: str, count: int = 1) -> None:
         sql = (
-            f"insert into counters (run_id, {column}) values (?, 1) "
-            f"on conflict (run_id) do update set {column} = {column} + 1"
+            f"insert into counters (run_id, {column}) values (?1, ?2) "
+            f"on conflict (run_id) do update set {column} = {column} + ?2"
         )
-        self._execute(sql, (run_id,))
+        self._execute(sql, (run_id, count))

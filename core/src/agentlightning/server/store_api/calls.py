@@ -12,6 +12,7 @@ from agentlightning.server.store_api.limits import MAX_CLAIMS, check_amount
 from agentlightning.store import Store
 from agentlightning.store.http import messages as m
 from agentlightning.store.http import operations as ops
+from agentlightning.store.http import transfer_messages as t
 
 RequestT = TypeVar("RequestT", bound=msgspec.Struct)
 ReplyT = TypeVar("ReplyT", bound=msgspec.Struct)
@@ -169,6 +170,17 @@ def _publish(store: Store, ask: m.Publish) -> m.OneVersion:
 @_answers(ops.RESOURCES)
 def _resources(store: Store, ask: m.ResourcesOf) -> m.OneVersion:
     return m.OneVersion(version=store.resources(ask.run_id, ask.version))
+
+
+@_answers(ops.EXPORT_ROWS)
+def _export_rows(store: Store, ask: t.ExportRows) -> t.StoredRows:
+    page = store.export_page(ask.run_id, ask.cursor)
+    return t.StoredRows(rows=page.items, cursor=page.cursor)
+
+
+@_answers(ops.IMPORT_ROWS)
+def _import_rows(store: Store, ask: t.ImportRows) -> m.Count:
+    return m.Count(count=store.import_rows(ask.rows))
 
 
 @_answers(ops.RUNNER_TOKEN)

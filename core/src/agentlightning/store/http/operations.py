@@ -9,12 +9,16 @@ import msgspec
 
 from agentlightning import errors
 from agentlightning.store.http import messages as m
+from agentlightning.store.http import transfer_messages as t
 
 PREFIX: Final = "/store/v1"
 """Every operation is ``POST {PREFIX}/{name}`` with a JSON body."""
 
 MAX_WAIT_S: Final = 30.0
 """The longest a request is held back; who wants to wait longer asks again."""
+
+MAX_PAGE: Final = 10_000
+"""The most rollouts of one page; the client puts larger ones together."""
 
 Who: TypeAlias = Literal["owner", "runner", "attempts"]
 """``owner``: the owner only. ``runner``: a runner too, within its run. ``attempts``: also whoever shows
@@ -88,6 +92,9 @@ SPANS = Operation("spans", m.SpansOf, m.Spans, "owner", "Read spans")
 
 PUBLISH = Operation("publish", m.Publish, m.OneVersion, "owner", "Store new resources")
 RESOURCES = Operation("resources", m.ResourcesOf, m.OneVersion, "runner", "Read resources")
+
+EXPORT_ROWS = Operation("export_rows", t.ExportRows, t.StoredRows, "owner", "Read a run to move it")
+IMPORT_ROWS = Operation("import_rows", t.ImportRows, m.Count, "owner", "Add a run of another store")
 
 RUNNER_TOKEN = Operation("runner_token", m.RunnerToken, m.Token, "owner", "Make a token for runners")
 WORKERS = Operation("workers", m.Nothing, m.Workers, "owner", "List workers")

@@ -11,6 +11,7 @@ from agentlightning.testing.store.resources import ResourceTests
 from agentlightning.testing.store.runs import RunTests
 from agentlightning.testing.store.sharing import SharingTests
 from agentlightning.testing.store.spans import SpanTests
+from agentlightning.testing.store.transfer import TransferTests
 from agentlightning.testing.store.turnover import TurnoverTests
 from agentlightning.testing.store.waking import WakingTests
 
@@ -24,6 +25,7 @@ class StoreConformance(
     SpanTests,
     ResourceTests,
     RepeatTests,
+    TransferTests,
     RefusalTests,
     WakingTests,
     SharingTests,
