@@ -18,6 +18,7 @@ COMMANDS = {
     "plugins": "List the plug-ins and why one is not in use",
     "report": "Report on a run: rewards, what was recorded, trained on and dropped",
     "rollouts": "List rollouts",
+    "store": "Serve a store to other machines, and make tokens for runners",
     "trace": "Show a rollout's trace as a tree",
     "train": "Train as a configuration file says",
 }

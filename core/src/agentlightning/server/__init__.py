@@ -1,6 +1,7 @@
-"""The HTTP server: the endpoint (later the store's API and the dashboard) behind one address."""
+"""The HTTP server: the endpoint and the store's API behind one address."""
 
 from agentlightning.server.app import build_app
 from agentlightning.server.serving import Server
+from agentlightning.server.store_api import Limits
 
-__all__ = ["Server", "build_app"]
+__all__ = ["Limits", "Server", "build_app"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import ipaddress
 import json
+import logging
 import os
 import socket
 import threading
@@ -17,6 +19,8 @@ import uvicorn
 from starlette.applications import Starlette
 
 from agentlightning.errors import Deadline, ServerError
+
+logger = logging.getLogger("agentlightning.server")
 
 # Clients keep idle connections for seconds to minutes. The server must outlast them, or the next
 # request on such a connection is lost.
@@ -68,6 +72,12 @@ class Server:
             running.stop(0.0)
             raise
         self._running = running
+        if not _is_loopback(running.address[0]) or self._host in _WILDCARDS:
+            logger.warning(
+                "the server listens on %s, which other machines can reach; whoever has a token may use "
+                "it, and tokens go over the network unencrypted: put a proxy with TLS in front of it",
+                self._host or "all addresses",
+            )
         return running.url
 
     def stop(self, *, drain_s: float = 5.0) -> None:
@@ -75,6 +85,16 @@ class Server:
         running, self._running = self._running, None
         if running is not None:
             running.stop(drain_s)
+
+    def wait(self) -> None:
+        """Return when the server has ended; in the main thread, Ctrl+C interrupts this.
+
+        Raises:
+            ServerError: it ended by itself; the message says why.
+        """
+        if self._running is None:
+            raise ServerError("the server is not running; call start() first")
+        self._running.wait()
 
     def __enter__(self) -> Self:
         self.start()
@@ -122,6 +142,13 @@ class _Running:
         if not self._uvicorn.started:
             raise ServerError(f"the server at {self.url} failed to start: {self._failure!r}")
 
+    def wait(self) -> None:
+        """Return when the thread has ended."""
+        while self._thread.is_alive():
+            self._thread.join(1.0)  # without a timeout, some systems do not let Ctrl+C interrupt it
+        if not self._uvicorn.should_exit:
+            raise ServerError(f"the server at {self.url} ended by itself: {self._failure!r}")
+
     def stop(self, drain_s: float) -> None:
         """Ask uvicorn to end, then make it."""
         # uvicorn takes whole seconds; 0 would mean no wait at all for a reply that is being written.
@@ -162,6 +189,13 @@ class _Uvicorn(uvicorn.Server):
         for release in self._before_stop:
             release()
         await super().shutdown(sockets)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name
+        return host == "localhost"
 
 
 def _uvicorn_config(app: Starlette) -> uvicorn.Config:
