@@ -97,6 +97,10 @@ class SchemaMismatch(StoreError):
     """The store was written by a version of agentlightning that this one cannot read."""
 
 
+class DamagedRecord(StoreError):
+    """What is stored does not fit together: something else changed it, or the file is broken."""
+
+
 class BadValue(AgentLightningError, ValueError):
     """A value that must not be recorded: not JSON, NaN, or of the wrong type."""
 
