@@ -186,7 +186,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones_and_the_nearest(refused
         ({"engine": "http://localhost:1/v1"}, "engine: 'http://localhost:1/v1' is an address"),
         ({"adapters": {"langchain": {"depth": 3}}}, "adapters.langchain.depth: no option of langchain"),
         ({"runners": {"executor": {"name": "threads", "n": 2}}}, "runners.executor.n: no option"),
-        ({"runners": {"count": 0}}, "runners: count is 0; expected at least 1"),
+        ({"runners": {"count": -1}}, "runners: count is -1; expected at least 1, or 0"),
         ({"runners": {"executor": "processes"}, "store": "memory://"}, "lives in one process"),
         ({"rollout": {"timeout_s": -1}}, "rollout.timeout_s is -1"),
         ({"budget": {"rollouts": 2}}, "budget.rollouts: 2 is less than the 4 rollouts of one step"),

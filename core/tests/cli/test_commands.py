@@ -229,7 +229,7 @@ def test_a_change_that_is_none_is_one_line(refused, config, change):
 
 def test_a_change_is_checked_like_what_the_file_says(refused, config):
     assert "algorithm" in refused("train", config, "--set", "algorithm=nothing-of-the-kind")
-    assert "runners: count is 0" in refused("train", config, "--set", "runners={count: 0}")
+    assert "runners: count is -1" in refused("train", config, "--set", "runners={count: -1}")
 
 
 def test_a_run_that_fails_ends_in_one_line_and_is_kept(command, config):

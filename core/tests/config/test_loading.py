@@ -163,7 +163,7 @@ def test_a_name_that_is_unknown_is_answered_with_the_known_and_the_nearest(
         ({"engine": "http://localhost:8000/v1"}, "is an address"),
         ({"engine": {"max_batch": 3}}, "engine: options without a name"),
         ({"store": "runs.db"}, 'store: "runs.db" is not the URL of a store'),
-        ({"runners": {"count": 0}}, "runners: count is 0; expected at least 1"),
+        ({"runners": {"count": -1}}, "runners: count is -1; expected at least 1, or 0"),
         ({"rollout": {"timeout_s": 0}}, "rollout.timeout_s is 0"),
         ({"rollout": {"max_attempts": 0}}, "rollout.max_attempts is 0; expected at least 1"),
         ({"budget": {"rollouts": 0}}, "budget: rollouts is 0; expected more than 0"),

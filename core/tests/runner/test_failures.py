@@ -9,7 +9,7 @@ from agentlightning import semconv
 from agentlightning.agent import Result, bind_agent
 from agentlightning.errors import RolloutCancelled
 from agentlightning.recording.emitters import emit_message
-from agentlightning.runner import Runner
+from agentlightning.runner import Runner, RunSettings
 
 
 def misbehave(task):
@@ -149,18 +149,16 @@ def test_what_an_agent_raises_is_kept_and_logged_without_keys(bench, caplog, rai
 
 
 def test_routes_that_cannot_be_made_fail_the_rollout(bench):
-    def no_routes(claim):
-        msg = "no way"
-        raise LookupError(msg)
-
     rollout_ids = bench.enqueue("a", "b")
-    with bench.runner(lambda task: task, resolver_factory=no_routes):
+    wrong = RunSettings(prompts={"manners": "clerk"})
+    with bench.runner(lambda task: task, settings=lambda run: wrong) as runner:
         rollouts = bench.finished(rollout_ids)
+        assert runner.report()["raised"] == 2
 
     assert [rollout.status for rollout in rollouts] == ["failed", "failed"]
-    assert bench.attempts(rollouts[0])[0].error == "LookupError: no way"
+    assert "prompts names 'manners'" in bench.attempts(rollouts[0])[0].error
     (root,) = bench.spans(rollouts[0])
-    assert root.events[0].attributes[semconv.EXCEPTION_MESSAGE] == "no way"
+    assert "prompts names 'manners'" in root.events[0].attributes[semconv.EXCEPTION_MESSAGE]
 
 
 def test_a_runner_ends_when_its_run_is_closed(bench):

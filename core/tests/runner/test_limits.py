@@ -7,7 +7,7 @@ import time
 import pytest
 from agentlightning import semconv
 from agentlightning.agent import bind_agent
-from agentlightning.errors import RolloutCancelled, StoreUnavailable
+from agentlightning.errors import RolloutCancelled, StoreClosed, StoreUnavailable
 from agentlightning.recording.instruments import instruments
 from agentlightning.records import LLM
 from agentlightning.runner import Runner
@@ -285,16 +285,39 @@ def test_slots_that_all_hang_are_an_error_in_the_log(bench, gate, caplog, eventu
 
 
 class MovedAway(MemoryStore):
-    """A store that cannot be reached for a number of calls."""
+    """A store that cannot be reached for a number of calls, or whose replies get lost."""
 
     away = 0
+    lost_replies = 0
 
-    def finish(self, results):
+    def _go(self):
         if self.away > 0:
             self.away -= 1
             msg = "nobody there"
             raise StoreUnavailable(msg)
+
+    def finish(self, results):
+        self._go()
         return super().finish(results)
+
+    def finish_and_claim(self, results, run_id, worker_id, **options):
+        self._go()
+        turnover = super().finish_and_claim(results, run_id, worker_id, **options)
+        self._lose_reply()
+        return turnover
+
+    def claim(self, run_id, worker_id, **options):
+        self._go()
+        claims = super().claim(run_id, worker_id, **options)
+        if claims:
+            self._lose_reply()
+        return claims
+
+    def _lose_reply(self):
+        if self.lost_replies > 0:
+            self.lost_replies -= 1
+            msg = "the connection broke"
+            raise StoreUnavailable(msg)
 
 
 def test_a_store_that_comes_back_gets_the_result(bench_on):
@@ -304,12 +327,48 @@ def test_a_store_that_comes_back_gets_the_result(bench_on):
     assert by_status(bench.done(lambda task: task, "task")) == ["succeeded"]
 
 
-def test_a_store_that_stays_away_ends_the_worker(bench_on):
+def test_replies_that_get_lost_neither_lose_nor_double_a_claim(bench_on):
     bench = bench_on(MovedAway())
-    bench.store.away = 1000
+    bench.store.lost_replies = 3
+    asked = []
+
+    rollouts = bench.done(asked.append, *"abcd")
+
+    assert asked == list("abcd")
+    assert [rollout.attempt for rollout in rollouts] == [1, 1, 1, 1]
+    assert bench.store.lost_replies == 0
+
+
+def test_a_store_that_stays_away_ends_the_worker_at_once_with_what_it_could_not_do(bench_on):
+    bench = bench_on(MovedAway())
     bench.enqueue("task")
-    runner = Runner(bench.store, bench.run.run_id, bind_agent(lambda task: task), patience_s=0.2)
+
+    def agent(task):
+        bench.store.away = 1000
+
+    runner = Runner(bench.store, bench.run.run_id, bind_agent(agent), patience_s=0.2)
 
     with pytest.raises(StoreUnavailable, match=r"could not finish a rollout for 0\.2 s"):
         runner.work()
+    started = time.monotonic()
     runner.close()
+    assert time.monotonic() - started < 2.0
+
+
+class Closed(MemoryStore):
+    """A store that somebody closes while an agent runs."""
+
+    def finish_and_claim(self, *args, **kwargs):
+        msg = "this store was closed"
+        raise StoreClosed(msg)
+
+
+def test_a_store_that_was_closed_is_not_waited_for(bench_on):
+    bench = bench_on(Closed())
+    bench.enqueue("task")
+    runner = Runner(bench.store, bench.run.run_id, bind_agent(lambda task: task))
+
+    started = time.monotonic()
+    with pytest.raises(StoreClosed):
+        runner.work()
+    assert time.monotonic() - started < 5.0

@@ -9,6 +9,7 @@ from agentlightning.agent import Result, single_turn
 from agentlightning.recording.context import current_rollout
 from agentlightning.recording.instruments import instruments
 from agentlightning.records import LLM, Data, PromptTemplate
+from agentlightning.runner import RunSettings
 from openai import AsyncOpenAI, OpenAI
 
 
@@ -40,7 +41,8 @@ def test_output_and_rewards_are_stored_when_the_rollout_is_over(bench):
 def test_a_runs_reward_function_leaves_the_output_alone(bench, caplog):
     rollout_ids = bench.enqueue("number", "result")
     with bench.runner(
-        lambda task: 0.5 if task == "number" else Result(0.5, reward=1), has_reward_function=True
+        lambda task: 0.5 if task == "number" else Result(0.5, reward=1),
+        settings=lambda run: RunSettings(has_reward_function=True),
     ):
         rollouts = bench.finished(rollout_ids)
 

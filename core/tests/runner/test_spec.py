@@ -7,7 +7,7 @@ import pytest
 from agentlightning.errors import AgentError, ConfigError
 from agentlightning.executors.threads import ThreadExecutor
 from agentlightning.recording import seam
-from agentlightning.runner import RunnerSpec
+from agentlightning.runner import RunnerSpec, RunSettings
 
 
 @pytest.fixture
@@ -116,9 +116,9 @@ def test_the_threads_share_a_runner_and_leave_everything_as_it_was(bench):
 
 
 def test_a_spec_is_sent_without_what_lives_here(bench):
-    spec = RunnerSpec("sqlite:///x.db", "run", "module:agent", prompts={"a": "b"}).using(bench.store)
+    spec = RunnerSpec("sqlite:///x.db", "run", "module:agent", RunSettings(prompts={"a": "b"}))
 
-    assert pickle.loads(pickle.dumps(spec)) == spec
+    assert pickle.loads(pickle.dumps(spec.using(bench.store))) == spec
 
 
 def test_a_store_in_memory_is_not_sent():

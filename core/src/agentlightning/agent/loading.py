@@ -34,6 +34,20 @@ def load_agent(reference: str) -> object:
     return load_object(reference)
 
 
+def reference_to(found: object) -> str | None:
+    """The ``"module:name"`` that another process finds it by; None if there is none.
+
+    What the running script defines has none: elsewhere that module is another program.
+    """
+    module_name, path = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
+    if not isinstance(module_name, str) or not isinstance(path, str) or module_name == "__main__":
+        return None
+    there: object = sys.modules.get(module_name)
+    for part in path.split("."):
+        there = getattr(there, part, None)
+    return f"{module_name}:{path}" if there is found else None
+
+
 def require_module(reference: str) -> None:
     """Make sure that what ``"module:name"`` refers to can be looked for; nothing of it is imported.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import ipaddress
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -28,6 +29,27 @@ def check_settings(config: Config) -> None:
     _check_names(config)
     _check_resources(config)
     _check_values(config)
+    _check_runners(config)
+
+
+def warnings_about(config: Config) -> tuple[str, ...]:
+    """What works, and should be known before it does."""
+    host = config.endpoint.host
+    if is_loopback(host):
+        return ()
+    warning = (
+        f"endpoint.host: the run's model is served on {host}, where other machines reach it. Every "
+        "call needs the token of its attempt, but nothing is encrypted: use a network you trust"
+    )
+    return (warning,)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens there."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _check_model(config: Config) -> None:
@@ -99,3 +121,11 @@ def _check_values(config: Config) -> None:
         raise ConfigError("trained_agents: names no agent; leave it out to train all of them")
     if config.run_dir is not None and Path(config.run_dir).is_file():
         raise ConfigError(f"run_dir: {config.run_dir!r} is a file; expected a folder, or a new name")
+
+
+def _check_runners(config: Config) -> None:
+    if config.runners.count == 0 and urlsplit(config.store).scheme == "memory":
+        raise ConfigError(
+            f"runners.count: 0 leaves the work to other processes, and the store {config.store!r} "
+            "lives in this one; name one that they reach: a file, a database, or http://…"
+        )

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from agentlightning.config.checks import check_settings
+from agentlightning.config.checks import check_settings, warnings_about
 from agentlightning.config.keys import convert, fields_of, unknown_key
 from agentlightning.config.models import default_model
 from agentlightning.config.schema import Config, Settings
@@ -17,6 +17,7 @@ from agentlightning.errors import ConfigError, PluginError
 from agentlightning.llm_api import scrub
 from agentlightning.plugins import plugins
 from agentlightning.records import JSON, PromptTemplate, Resource, as_resource
+from agentlightning.store.opening import without_password
 
 logger = logging.getLogger("agentlightning.config")
 
@@ -38,7 +39,7 @@ def load_config(source: Mapping[str, Any] | str | Path | None = None, **keys: An
         ConfigError: an unknown key or name (with the known ones and the nearest), a value of the wrong
             type or out of range, no model, or whatever the algorithm's own ``check`` refuses.
     """
-    given = {**_read(source), **keys}
+    given = _in_full({**_read(source), **keys})
     algorithm, sets = _algorithm(given)
     own = plugins().algorithms.config_type(algorithm)
     top_keys, own_keys = fields_of(Settings), fields_of(own)
@@ -57,6 +58,7 @@ def load_config(source: Mapping[str, Any] | str | Path | None = None, **keys: An
     if config.model is None:
         config.model = config.defaults["model"] = default_model()
     check_settings(config)
+    config.warnings += warnings_about(config)
     if callable(check := getattr(options, "check", None)):
         check(config)
     return config
@@ -66,12 +68,13 @@ def describe(config: Config) -> JSON:
     """The configuration as JSON, to be kept with the run.
 
     Callables are kept by name, datasets by size, variables for the agent without their values, which
-    are often keys; keys among options are blanked out.
+    are often keys; keys among options and the store's password are blanked out.
     """
     described = {
         key: _describe(getattr(config, key)) for key in (*fields_of(Settings), "options", "defaults")
     }
     described["runners"]["environment"] = sorted(config.runners.environment)
+    described["store"] = without_password(config.store)
     return scrub({key: value for key, value in described.items() if value is not None})
 
 
@@ -115,6 +118,13 @@ def _read(source: Mapping[str, Any] | str | Path | None) -> dict[str, Any]:
     if not isinstance(read, dict):
         raise ConfigError(f"{str(path)!r} holds a {type(read).__name__}; expected keys and values")
     return read
+
+
+def _in_full(given: dict[str, Any]) -> dict[str, Any]:
+    """With the short form of a key written out: ``runners: 4`` is ``runners: {count: 4}``."""
+    runners = given.get("runners")
+    is_count = isinstance(runners, int) and not isinstance(runners, bool)
+    return {**given, "runners": {"count": runners}} if is_count else given
 
 
 def _algorithm(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -174,11 +184,14 @@ def _no_contradiction(sets: Mapping[str, Any], given: Mapping[str, Any], alias: 
 
 def _defaults_taken(settings: Any, given: Mapping[str, Any]) -> dict[str, JSON]:
     """The keys that were left to their defaults, where the default says something."""
-    return {
+    taken = {
         key: _describe(getattr(settings, key))
         for key in settings.__struct_fields__
         if key not in given and _describe(getattr(settings, key)) not in (None, {}, [], "")
     }
+    if "store" in taken:  # by the environment, perhaps with a password
+        taken["store"] = without_password(settings.store)
+    return taken
 
 
 def wrap_resources(config: Config) -> dict[str, Resource]:

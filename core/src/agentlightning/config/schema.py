@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -11,11 +13,18 @@ from agentlightning.records import JSON, RolloutConfig
 from agentlightning.store.opening import default_url
 
 
+class Elsewhere(enum.Enum):
+    """In the place of an agent: one that only the runners started by others can import."""
+
+    AGENT = "elsewhere"
+
+
 class RunnersConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Who runs the agent.
 
     Attributes:
-        count: rollouts at once, over all threads and processes.
+        count: rollouts at once, over all threads and processes; 0 leaves them all to runners that are
+            started with ``agl run``, here or on other machines. ``runners: 0`` says the same.
         executor: a name (``threads``, ``processes``), or ``{"name": …, …its options}``.
         environment: variables set for the agent before it is imported.
     """
@@ -25,9 +34,48 @@ class RunnersConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     environment: dict[str, str] = {}
 
     def __post_init__(self) -> None:
-        """Refuse a run that nobody would work on."""
-        if self.count < 1:
-            raise ValueError(f"count is {self.count}; expected at least 1")
+        """Refuse a number of workers that there cannot be."""
+        if self.count < 0:
+            raise ValueError(
+                f"count is {self.count}; expected at least 1, or 0 to leave the work to `agl run`"
+            )
+
+
+class EndpointConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Where agents find the model that the run serves.
+
+    Attributes:
+        host: the address to listen on; one beyond this machine only where runners on others need it.
+        port: 0 for a free one.
+        url: where runners reach it, if not at host and port: through a proxy, or when it listens on
+            all addresses.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    url: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be listened on, or not be reached."""
+        if not 0 <= self.port < _PORTS:
+            raise ValueError(f"port is {self.port}; expected 0 (a free one) to {_PORTS - 1}")
+        if self.url is None:
+            if self.host in _WILDCARDS:
+                raise ValueError(
+                    f"host {self.host!r} means all addresses; expected url too, the one that runners "
+                    "reach this machine by, such as http://trainer.example:8000"
+                )
+        elif urlsplit(self.url).scheme not in {"http", "https"} or not urlsplit(self.url).hostname:
+            raise ValueError(f"url is {self.url!r}; expected one such as http://trainer.example:8000")
+        elif self.port == 0:
+            raise ValueError(
+                "url says where runners connect to, but port is 0, a free one that is another each "
+                "time; give the port to listen on"
+            )
+
+
+_PORTS = 65536
+_WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound
 
 
 class BudgetConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -61,6 +109,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         store: the store's URL; else ``AGENTLIGHTNING_STORE``. run_name: the run's name in it.
         train_dataset: tasks. eval_dataset: validation tasks, not trained on.
         reward_function: ``f(task, output)`` or ``f(task, output, rollout)``, or ``"module:name"``.
+        endpoint: where agents find the model that the run serves.
         engine: a name, a URL, or ``{"name": …, …its options}``.
         adapters: options by adapter name.
         strict: refuse LLM calls that nobody routed.
@@ -81,6 +130,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     eval_dataset: Any = None
     reward_function: Any = None
     runners: RunnersConfig = msgspec.field(default_factory=RunnersConfig)
+    endpoint: EndpointConfig = msgspec.field(default_factory=EndpointConfig)
     engine: str | dict[str, Any] | None = None
     adapters: dict[str, dict[str, Any]] = {}
     strict: bool = False

@@ -2,6 +2,7 @@
 
 from agentlightning.runner.loop import Runner
 from agentlightning.runner.routing import resolver_for
+from agentlightning.runner.settings import KEPT_AS, RunSettings, settings_of
 from agentlightning.runner.spec import RunnerSpec
 
-__all__ = ["Runner", "RunnerSpec", "resolver_for"]
+__all__ = ["KEPT_AS", "RunSettings", "Runner", "RunnerSpec", "resolver_for", "settings_of"]

@@ -137,8 +137,8 @@ class Execution:
             self._rest(Ending("returned", value))
 
     def _rest(self, ending: Ending) -> None:
+        self.at_rest.set()  # before the end is told: its thread may take the next rollout then
         self._end(ending)
-        self.at_rest.set()
 
     def _end(self, ending: Ending) -> bool:
         with self._lock:

@@ -12,19 +12,19 @@ from contextlib import contextmanager
 from contextvars import copy_context
 
 from agentlightning.agent import BoundAgent
-from agentlightning.errors import BadValue, LimitExceeded, StaleAttempt
-from agentlightning.llm_api import error_message
+from agentlightning.errors import Deadline, StoreUnavailable
 from agentlightning.recording.attempt import attempt
 from agentlightning.recording.sink import Sink
-from agentlightning.records import Resolver
+from agentlightning.records import Resolver, Run
 from agentlightning.runner.claims import Claims
 from agentlightning.runner.counts import Counts
-from agentlightning.runner.execution import Ending, Execution, named
+from agentlightning.runner.execution import Ending, Execution
+from agentlightning.runner.finishing import Finishing
 from agentlightning.runner.heart import Heart
 from agentlightning.runner.outcomes import as_kept, failed, outcome_of
 from agentlightning.runner.overdue import Overdue
-from agentlightning.runner.patience import patiently
 from agentlightning.runner.routing import resolver_for
+from agentlightning.runner.settings import RunSettings, settings_of
 from agentlightning.store import Claim, Result, Store
 
 logger = logging.getLogger("agentlightning.runner")
@@ -44,9 +44,7 @@ class Runner:
 
     Args:
         run_id: whose rollouts; None for those of every run.
-        resolver_factory: makes the routes of an attempt; by default every call goes to the run's model.
-        strict: refuse LLM calls that nobody routed.
-        has_reward_function: the run scores outputs itself, so a returned number is output only.
+        settings: how the agent is run in a run; by default as the run itself says.
         patience_s: how long the store may be unavailable before the runner gives up.
         overdue: waits for agents that go on after their attempt is over.
     """
@@ -57,26 +55,24 @@ class Runner:
         run_id: str | None,
         agent: BoundAgent,
         *,
-        resolver_factory: Callable[[Claim], Resolver] = resolver_for,
-        strict: bool = False,
-        has_reward_function: bool = False,
+        settings: Callable[[Run], RunSettings] = settings_of,
         worker_id: str | None = None,
         patience_s: float = 60.0,
         overdue: Overdue | None = None,
     ) -> None:
         self.worker_id = worker_id or new_worker_id()
-        self._store = store
         self._agent = agent
-        self._resolver_for = resolver_factory
-        self._strict = strict
-        self._has_reward_function = has_reward_function
-        self._patience_s = patience_s
+        self._settings_of = settings
         self._counts = Counts()
         self._overdue = Overdue() if overdue is None else overdue
         self._heart = Heart(store, self.worker_id, self.report)
         self._claims = Claims(store, run_id, self.worker_id, patience_s=patience_s)
         self._sink = Sink(store)
+        self._finishing = Finishing(
+            store, self._sink, self._claims, self._counts, patience_s=patience_s
+        )
         self._out_of_time = False
+        self._gave_up = False
         self._working = 0
         self._changed = threading.Condition()
 
@@ -93,9 +89,14 @@ class Runner:
             StoreUnavailable: the store could not be reached for longer than ``patience_s``.
         """
         with self._at_work():
-            while (claim := self._claims.next()) is not None:
-                self._counts.add("claimed")
-                self._run(claim)
+            try:
+                claim = self._claims.next()
+                while claim is not None:
+                    self._counts.add("claimed")
+                    claim = self._run(claim) or self._claims.next()
+            except StoreUnavailable:
+                self._gave_up = True
+                raise
 
     def stop(self, deadline_s: float) -> None:
         """Claim no more, and wait for the attempts under way.
@@ -118,7 +119,13 @@ class Runner:
         Raises:
             Deadline: the store did not take it in time.
         """
-        self._sink.close()
+        if not self._gave_up:
+            self._sink.close()
+            return
+        try:
+            self._sink.close(timeout_s=0)
+        except Deadline as error:  # the reason, that the store stayed away, is raised by work()
+            logger.error("recorded spans are lost: %s", error)  # noqa: TRY400 - the message says it all
 
     def report(self) -> dict[str, object]:
         """What is sent along with heartbeats: counts of attempts by how they ended, and of trouble."""
@@ -146,35 +153,44 @@ class Runner:
                     self._heart.stop()
                 self._changed.notify_all()
 
-    def _run(self, claim: Claim) -> None:
+    def _run(self, claim: Claim) -> Claim | None:
+        """Run one attempt; returns the next one, where finishing this one brought it."""
         try:
-            resolve = self._resolver_for(claim)
+            settings = self._settings_of(claim.run)
+            resolve = resolver_for(
+                claim, trained_agents=settings.trained_agents, prompts=settings.prompts
+            )
         except Exception as error:  # noqa: BLE001 - a wrong set-up fails the rollout, with its reason
-            self._refuse(claim, error)
-            return
-        ending, execution = self._perform(claim, resolve)
+            return self._refuse(claim, error)
+        ending, execution = self._perform(claim, resolve, settings)
         try:
-            self._conclude(execution, ending)
+            following = self._conclude(execution, ending)
         finally:
             self._heart.remove(execution)
         self._overdue.wait_for(execution, of=self._working)
+        return following
 
-    def _refuse(self, claim: Claim, reason: Exception) -> None:
+    def _refuse(self, claim: Claim, reason: Exception) -> Claim | None:
         """Fail an attempt that can't begin; its root span holds the reason, as with one that did."""
+        self._counts.add("raised")
         try:
             with attempt(claim, self._sink, resolve=lambda _: None, name=self._agent.name):
                 Ending("raised", error=reason).raise_error()
         except Exception as error:
             if error is not reason:
                 raise
-        self._finish(Result(key=claim.key, outcome=failed(reason), spans=self._sink.take(claim.key)))
+        result = Result(key=claim.key, outcome=failed(reason), spans=self._sink.take(claim.key))
+        return self._finishing.finish(result, and_claim=not self._claims.closed)
 
-    def _perform(self, claim: Claim, resolve: Resolver) -> tuple[Ending, Execution]:
+    def _perform(
+        self, claim: Claim, resolve: Resolver, settings: RunSettings
+    ) -> tuple[Ending, Execution]:
         """Run the agent inside the attempt's recording, which sees why it failed."""
         ending: Ending | None = None
+        scored = settings.has_reward_function
         try:
             with attempt(
-                claim, self._sink, resolve=resolve, strict=self._strict, name=self._agent.name
+                claim, self._sink, resolve=resolve, strict=settings.strict, name=self._agent.name
             ) as context:
                 self._counts.follow(context.life)
                 execution = Execution(self._agent, claim, context.life)
@@ -182,46 +198,21 @@ class Runner:
                 if self._out_of_time:  # claimed in the moment of a stop
                     execution.give_up("stopped")
                 execution.start(copy_context())
-                ending = as_kept(claim, execution.wait(), has_reward_function=self._has_reward_function)
+                ending = as_kept(claim, execution.wait(), has_reward_function=scored)
                 ending.raise_error()
         except BaseException as error:
             if ending is None or error is not ending.error:
                 raise
         return ending, execution
 
-    def _conclude(self, execution: Execution, ending: Ending) -> None:
+    def _conclude(self, execution: Execution, ending: Ending) -> Claim | None:
+        """Hand in what came of it. A thread that its agent still holds takes nothing new with it."""
         claim = execution.claim
         self._counts.add(ending.reason)
         if ending.reason in ("lost", "stopped"):
             logger.debug("%s: %s", execution, ending.error)
-            return
+            return None
         outcome, rewards = outcome_of(ending)
-        self._finish(
-            Result(key=claim.key, outcome=outcome, spans=(*self._sink.take(claim.key), *rewards))
-        )
-
-    def _finish(self, result: Result) -> None:
-        if result.outcome.error:
-            status, error_text = result.outcome.status, result.outcome.error
-            logger.warning("%s %s: %s", named(result.key), status.replace("_", " "), error_text)
-        try:
-            self._store_result(result)
-        except StaleAttempt as error:
-            self._counts.add("stale")
-            logger.debug("%s", error)
-        except (BadValue, LimitExceeded) as error:
-            why = error_message(error)
-            logger.error("the store refused the result of %s: %s", named(result.key), why)  # noqa: TRY400 - the message says it all
-            self._finish_without(result, error)
-
-    def _finish_without(self, result: Result, refusal: Exception) -> None:
-        """Fail an attempt whose result the store refused; what was recorded is kept."""
-        for span in result.spans:  # one by one: it may be one of them that was refused
-            self._sink.add(span)
-        self._sink.flush()
-        self._store_result(Result(key=result.key, outcome=failed(refusal)))
-
-    def _store_result(self, result: Result) -> None:
-        patiently(
-            lambda: self._store.finish([result]), what="finish a rollout", deadline_s=self._patience_s
-        )
+        result = Result(key=claim.key, outcome=outcome, spans=(*self._sink.take(claim.key), *rewards))
+        is_free = execution.at_rest.is_set() and not self._claims.closed
+        return self._finishing.finish(result, and_claim=is_free)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from agentlightning.errors import StoreUnavailable
+from agentlightning.errors import StoreClosed, StoreUnavailable
 
 logger = logging.getLogger("agentlightning.runner")
 
@@ -31,13 +31,15 @@ def patiently(
         sleep: passes the time between two tries.
 
     Raises:
-        StoreUnavailable: for longer than ``deadline_s`` seconds.
+        StoreUnavailable: for longer than ``deadline_s`` seconds, or for good.
     """
     end = time.monotonic() + deadline_s
     pause = 0.1
     while True:
         try:
             return call()
+        except StoreClosed:
+            raise
         except StoreUnavailable as error:
             left = end - time.monotonic()
             if left <= 0:

@@ -7,18 +7,19 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Self
 
 from agentlightning.agent import BoundAgent, bind_agent, load_agent, single_turn
 from agentlightning.errors import ConfigError
 from agentlightning.recording.instruments import instruments
 from agentlightning.recording.stand_in import stand_in_key
-from agentlightning.records import Resources
+from agentlightning.records import JSON, Resources, Run
 from agentlightning.runner.environment import variables_set
+from agentlightning.runner.known_runs import KnownRuns
 from agentlightning.runner.loop import Runner
 from agentlightning.runner.overdue import GRACE_S, Overdue
-from agentlightning.runner.routing import resolver_for
+from agentlightning.runner.patience import patiently
+from agentlightning.runner.settings import RunSettings
 from agentlightning.store import Store
 from agentlightning.store.opening import open_store
 
@@ -31,13 +32,10 @@ class RunnerSpec:
         store: the store's URL.
         run_id: whose rollouts; None for those of every run.
         agent: ``"module:name"`` or an importable function; None for the built-in single-turn agent.
-        adapters: options by adapter name.
-        trained_agents: whose LLM calls go to the run's model; None for all.
-        prompts: resource name to the agent whose system prompt it replaces.
-        strict: refuse LLM calls that nobody routed.
-        has_reward_function: the run scores outputs itself.
+        settings: how the agent is run; None to read with each claim what its run says.
         serves_model: the run serves the model, so the agent needs no API key of its own.
         environment: variables set before the agent is imported, and put back after the work.
+        patience_s: how long the store may be unavailable before the workers give up.
         overdue_grace_s: how long agents that are over may hold every slot of a process; see
             :class:`~agentlightning.runner.overdue.Overdue`.
         path: entries that ``sys.path`` gets where it lacks them; by default those of this process.
@@ -46,13 +44,10 @@ class RunnerSpec:
     store: str
     run_id: str | None
     agent: object = None
-    adapters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    trained_agents: tuple[str, ...] | None = None
-    prompts: Mapping[str, str] = field(default_factory=dict)
-    strict: bool = False
-    has_reward_function: bool = False
+    settings: RunSettings | None = None
     serves_model: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    patience_s: float = 60.0
     overdue_grace_s: float = GRACE_S
     path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
 
@@ -74,25 +69,45 @@ class RunnerSpec:
         """See :meth:`Runner.stop`; a worker that has not begun yet will not."""
         self._shared.stop(deadline_s)
 
-    def build(self, store: Store) -> Runner:
-        """Import the agent and make a runner on ``store``.
+    def report(self) -> dict[str, JSON]:
+        """What the runner of this process tells of itself, or told last; empty before it began."""
+        return self._shared.report()
 
-        The process must be prepared and its instruments installed, and stay so while the runner works.
+    @contextmanager
+    def installed(self, store: Store) -> Iterator[Runner]:
+        """Import the agent and make a runner on ``store``; the body is its life.
+
+        The process must be prepared, and stay so meanwhile.
 
         Raises:
             AgentError: the agent can't be imported, or is none.
+            PluginError: an adapter that is to be used is not here, or cannot be used.
         """
-        return Runner(
-            store,
-            self.run_id,
-            self._bound_agent(),
-            resolver_factory=partial(
-                resolver_for, trained_agents=self.trained_agents, prompts=self.prompts
-            ),
-            strict=self.strict,
-            has_reward_function=self.has_reward_function,
-            overdue=Overdue(grace_s=self.overdue_grace_s),
-        )
+        with ExitStack() as opened:
+            # Before the agent is imported: that is when adapters are made, with their options.
+            instruments.install(self.settings.adapters if self.settings else {})
+            opened.callback(instruments.uninstall)
+            runs = KnownRuns()
+            opened.callback(runs.forget)
+            if self.settings is None and self.run_id is not None:
+                runs(self._run(store, self.run_id))
+            runner = Runner(
+                store,
+                self.run_id,
+                self._bound_agent(),
+                settings=runs if self.settings is None else self._given_settings,
+                patience_s=self.patience_s,
+                overdue=Overdue(grace_s=self.overdue_grace_s),
+            )
+            opened.callback(runner.close)
+            yield runner
+
+    def _run(self, store: Store, run_id: str) -> Run:
+        return patiently(lambda: store.run(run_id), what="look up the run", deadline_s=self.patience_s)
+
+    def _given_settings(self, _run: Run) -> RunSettings:
+        assert self.settings is not None  # noqa: S101 - used where it is
+        return self.settings
 
     def check(self, resources: Resources | None = None) -> None:
         """Make the agent as a worker does, in this process, and leave it at that.
@@ -106,7 +121,7 @@ class RunnerSpec:
         with ExitStack() as opened:
             if isinstance(self.agent, str):
                 opened.enter_context(self.prepared())
-            instruments.install(self.adapters)
+            instruments.install(self.settings.adapters if self.settings else {})
             opened.callback(instruments.uninstall)
             agent = self._bound_agent()
             if resources is not None:
@@ -151,6 +166,7 @@ class _Shared:
         self._workers = 0
         self._stopped = False
         self._runner: Runner | None = None
+        self._last_report: dict[str, JSON] = {}
         self._closing = ExitStack()
 
     @contextmanager
@@ -169,21 +185,30 @@ class _Shared:
             with self._lock:
                 self._workers -= 1
                 if self._workers == 0:
-                    self._runner = None
-                    self._closing.close()
+                    self._close()
 
     def stop(self, deadline_s: float) -> None:
         self._stopped = True
         if (runner := self._runner) is not None:
             runner.stop(deadline_s)
 
+    def report(self) -> dict[str, JSON]:
+        runner = self._runner
+        return self._last_report if runner is None else runner.report()
+
     def _open(self) -> Runner:
         with ExitStack() as opened:
             opened.enter_context(self._spec.prepared())
             store = self.given_store or opened.enter_context(open_store(self._spec.store))
-            instruments.install(self._spec.adapters)
-            opened.callback(instruments.uninstall)
-            runner = self._spec.build(store)
-            opened.callback(runner.close)
+            runner = opened.enter_context(self._spec.installed(store))
             self._closing = opened.pop_all()
         return runner
+
+    def _close(self) -> None:
+        runner, self._runner = self._runner, None
+        if runner is None:
+            return
+        try:
+            self._closing.close()
+        finally:
+            self._last_report = runner.report()

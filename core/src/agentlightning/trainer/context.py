@@ -175,6 +175,7 @@ class RunContext(AlgorithmContext):
             finished=self._account,
             completed=self._report_missing_agents,
             stall_s=max(STALL_S, 2 * (limits_of_each.timeout_s or 0)),
+            hint=self._parts.runners.hint,
         )
 
     def evaluate(self, resources: ResourcesVersion | None = None, *, step: int) -> Evaluation:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentlightning.agent import conversation_for, require_module
-from agentlightning.config import Config, make_named, named_by, wrap_resources
+from agentlightning.config import Config, Elsewhere, make_named, named_by, wrap_resources
 from agentlightning.errors import AgentError, DatasetError
 from agentlightning.plugins import plugins
 from agentlightning.records import JSON, LLM
 from agentlightning.trainer.engines import make_engine
-from agentlightning.trainer.workers import make_executor, make_spec
+from agentlightning.trainer.workers import make_executor, make_settings, make_spec, name_of
 
 
 def check_run(config: Config, train: Sequence[JSON], val: Sequence[JSON]) -> None:
@@ -36,17 +36,30 @@ def _check_agent(config: Config) -> None:
     """See to it that workers will be able to make the agent, as far as this process can tell.
 
     One given by name is imported only where workers run in this process and it is known whether the
-    run serves its model: else it would find another environment here than there.
+    run serves its model: else it would find another environment here than there. With no workers
+    here nothing is to be found here; but there has to be a name that it can be found by.
     """
+    if config.runners.count == 0:
+        _check_name(config.agent)
+        return
     serves = _serves(config)
     executor = make_executor(config)
-    spec = make_spec(config, run_id=None, serves_model=bool(serves), has_reward_function=False)
+    settings = make_settings(config, has_reward_function=False)
+    spec = make_spec(config, run_id=None, serves_model=bool(serves), settings=settings)
     executor.check(spec)
     if isinstance(config.agent, str) and not (executor.in_process and serves):
         require_module(config.agent)
         return
     served = {name: LLM(model=str(config.model)) for name in serves}
     spec.check({**wrap_resources(config), **served} if serves else None)
+
+
+def _check_name(agent: object) -> None:
+    if not isinstance(agent, Elsewhere) and name_of(agent) is None:
+        raise AgentError(
+            "agent: runners.count is 0, so it is run by other processes, and they could not find this "
+            f"{type(agent).__name__} by a name; pass it as 'module:name', or none and name it there"
+        )
 
 
 def _check_rows(config: Config, train: Sequence[JSON], val: Sequence[JSON]) -> None:

@@ -77,7 +77,8 @@ class Batch(RolloutBatch):
     """Rollouts under way; iterating gives each result as it finishes.
 
     A batch in which nothing finishes for ``stall_s`` seconds is a ``Deadline`` that says what it
-    waited for; ``check`` is asked now and then whether the workers are alive, and raises if not.
+    waited for, and what to do (``hint``); ``check`` is asked now and then whether the workers are
+    alive, and raises if not.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Batch(RolloutBatch):
         finished: Callable[[RolloutResult], None],
         completed: Callable[[], None],
         stall_s: float,
+        hint: str = "",
     ) -> None:
         self._store = store
         self._builder = builder
@@ -100,6 +102,7 @@ class Batch(RolloutBatch):
         self._finished = finished
         self._completed = completed
         self._stall_s = stall_s
+        self._hint = hint
         self._results: dict[str, RolloutResult] = {}
 
     def __len__(self) -> int:
@@ -155,5 +158,5 @@ class Batch(RolloutBatch):
         return (
             f"waited {waited_s:.0f} s for {len(pending)} of {len(self)} rollouts and none finished "
             f"(in the store: {counts.get('queued', 0)} queued, {counts.get('running', 0)} running, "
-            f"{workers} workers known); look at one with: agl explain {pending[0]}"
+            f"{workers} workers known); {self._hint or f'look at one with: agl explain {pending[0]}'}"
         )

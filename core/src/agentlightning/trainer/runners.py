@@ -8,8 +8,9 @@ from agentlightning.config import Config
 from agentlightning.errors import AgentError
 from agentlightning.executor import Executor
 from agentlightning.records import Run
-from agentlightning.runner import RunnerSpec
+from agentlightning.runner import RunnerSpec, RunSettings
 from agentlightning.store import Store
+from agentlightning.trainer.elsewhere import Watch, command_for
 from agentlightning.trainer.workers import make_executor, make_spec
 
 STOP_S = 4.0
@@ -17,18 +18,30 @@ STOP_S = 4.0
 
 
 class Runners:
-    """Starts the workers a configuration asks for, and notices when they are gone."""
+    """Starts the workers a configuration asks for, and notices when they are gone.
 
-    def __init__(self, config: Config, store: Store, run: Run, *, has_reward_function: bool) -> None:
+    With a count of 0 it starts none, and notices when nobody else does.
+
+    Attributes:
+        hint: what to do if nothing gets done; empty where the run has workers of its own.
+    """
+
+    def __init__(self, config: Config, store: Store, run: Run, settings: RunSettings) -> None:
         self._config = config
         self._store = store
         self._run = run
-        self._has_reward_function = has_reward_function
+        self._settings = settings
         self._executor: Executor | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._changing = threading.Lock()
         self._stopped = False
+        self._watch: Watch | None = None
+        self.hint = ""
+        if config.runners.count == 0:
+            command = command_for(config, run, settings)
+            self.hint = f"start runners with: {command}"
+            self._watch = Watch(store, run, command)
 
     def start(self, *, serves_model: bool) -> None:
         """Start the workers; a second call changes nothing, nor does one after :meth:`stop`.
@@ -37,7 +50,7 @@ class Runners:
             serves_model: the run serves the model, so agents need no API key of their own.
         """
         with self._changing:
-            if self._thread is None and not self._stopped:
+            if self._thread is None and not self._stopped and self._config.runners.count:
                 self._start(serves_model=serves_model)
 
     def _start(self, *, serves_model: bool) -> None:
@@ -46,7 +59,7 @@ class Runners:
             self._config,
             run_id=self._run.run_id,
             serves_model=serves_model,
-            has_reward_function=self._has_reward_function,
+            settings=self._settings,
         ).using(self._store)
         self._thread = threading.Thread(
             target=self._work, args=(executor, spec), name="agl-runners", daemon=True
@@ -54,7 +67,9 @@ class Runners:
         self._thread.start()
 
     def check(self) -> None:
-        """Raise what ended the workers, if they have ended."""
+        """Raise what ended the workers, if they have ended; to be called now and then."""
+        if self._watch is not None:
+            self._watch.look()
         if self._error is not None:
             raise self._error
         if self._thread is not None and not self._thread.is_alive():

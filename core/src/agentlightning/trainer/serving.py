@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from agentlightning.config import EndpointConfig
 from agentlightning.endpoint import Endpoint
 from agentlightning.engine import Engine, EngineInfo, Weights
 from agentlightning.errors import AlgorithmError
@@ -28,11 +29,19 @@ class Served:
 
 
 class Serving:
-    """Starts the endpoint when the first engine is served, and owns the engines until the end."""
+    """Starts the endpoint when the first engine is served, and owns the engines until the end.
 
-    def __init__(self, store: Store, sink: Sink, run_id: str) -> None:
+    Args:
+        store: where runners learn of the endpoint.
+        sink: where calls are recorded.
+        run_id: the run whose model is served.
+        at: where the endpoint listens, and how runners reach it.
+    """
+
+    def __init__(self, store: Store, sink: Sink, run_id: str, at: EndpointConfig) -> None:
         self._store = store
         self._run_id = run_id
+        self._at = at
         self.endpoint = Endpoint(store, sink)
         self._server: Server | None = None
         self.served: dict[str, Served] = {}
@@ -48,8 +57,9 @@ class Serving:
         self.endpoint.serve(self._run_id, llm, info, sampling=sampling)
         self.served[name] = Served(engine, info, llm)
         if self._server is None:
-            self._server = Server(build_app(self.endpoint))
-            self._store.set_endpoint(self._run_id, self._server.start())
+            self._server = Server(build_app(self.endpoint), self._at.host, self._at.port)
+            url = self._server.start()
+            self._store.set_endpoint(self._run_id, self._at.url or url)
         return llm
 
     def load(self, name: str, weights: Weights) -> LLM:

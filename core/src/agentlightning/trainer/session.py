@@ -12,10 +12,11 @@ from typing import Any
 
 from rich.console import Console
 
-from agentlightning.config import Config, describe, wrap_resources
+from agentlightning.config import Config, wrap_resources
 from agentlightning.errors import ConfigError
 from agentlightning.recording.sink import Sink
 from agentlightning.records import JSON, Run
+from agentlightning.runner import RunSettings
 from agentlightning.store import Store
 from agentlightning.trainer.context import Parts, RunContext
 from agentlightning.trainer.occupancy import check_free
@@ -27,9 +28,10 @@ from agentlightning.trainer.serving import Serving
 from agentlightning.trainer.spending import Spending
 from agentlightning.trainer.trouble import count_trouble
 from agentlightning.trainer.unfinished import cancel_unfinished
+from agentlightning.trainer.workers import changed_settings, kept
 
 
-def open_run(store: Store, config: Config, console: Console) -> Run:
+def open_run(store: Store, config: Config, settings: RunSettings, console: Console) -> Run:
     """The run to work in: a new one with its first resources, or the one to resume.
 
     Raises:
@@ -38,7 +40,7 @@ def open_run(store: Store, config: Config, console: Console) -> Run:
     if config.resume is None:
         if config.run_dir is not None:
             check_free(Path(config.run_dir))
-        run = store.create_run(config.run_name or config.algorithm, describe(config))
+        run = store.create_run(config.run_name or config.algorithm, kept(config, settings))
         store.publish(run.run_id, wrap_resources(config), note="as configured")
         return run
     run = store.run(config.resume)
@@ -49,6 +51,13 @@ def open_run(store: Store, config: Config, console: Console) -> Run:
             f"{config.algorithm!r}; resume it with the configuration it was started with"
         )
     check_free(folder_of(config, run))
+    if changed := changed_settings(run, config, settings):
+        console.print(
+            f"warning: {', '.join(changed)}: not as the run was started with; runners that "
+            "others start go on as before",
+            style="yellow",
+            soft_wrap=True,
+        )
     if unfinished := cancel_unfinished(store, run.run_id):
         console.print(f"{unfinished} rollouts were left unfinished; those still wanted are made anew")
     return store.set_run_status(run.run_id, "open")
@@ -69,6 +78,7 @@ def session(
     val: Sequence[JSON],
     run_dir: Path,
     score: Callable[..., Any] | None,
+    settings: RunSettings,
     console: Console,
 ) -> Iterator[RunContext]:
     """A context for the algorithm; at the end runners stop first, then endpoint and engines.
@@ -83,17 +93,18 @@ def session(
         val: validation tasks.
         run_dir: where its files go.
         score: the reward function; None leaves rewards to the agent.
+        settings: how workers run the agent.
         console: for the progress bar.
     """
     with ExitStack() as closing:
         sink = Sink(store)
         closing.callback(sink.close)
-        serving = Serving(store, sink, run.run_id)
+        serving = Serving(store, sink, run.run_id, config.endpoint)
         closing.callback(serving.stop)
         spending = Spending(config.budget.fresh(), store, run.run_id)
         closing.callback(spending.keep)
         closing.callback(cancel_unfinished, store, run.run_id)
-        runners = Runners(config, store, run, has_reward_function=score is not None)
+        runners = Runners(config, store, run, settings)
         closing.callback(runners.stop)
         scorer = Scorer(score)
         parts = Parts(

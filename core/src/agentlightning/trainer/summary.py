@@ -99,7 +99,7 @@ def print_summary(
 
 def next_commands(run_id: str, store_url: str) -> list[str]:
     """The commands that show more of a run."""
-    agl = _agl()
+    agl = agl_command()
     return [
         f"{agl} report {run_id} --store {store_url}",
         f"{agl} rollouts --run {run_id} --store {store_url}",
@@ -108,7 +108,7 @@ def next_commands(run_id: str, store_url: str) -> list[str]:
     ]
 
 
-def _agl() -> str:
+def agl_command() -> str:
     """What to type for ``agl``: with its folder where that is not on the PATH, as under nox."""
     beside = Path(sys.executable).with_name("agl")
     found = shutil.which("agl")

@@ -10,13 +10,15 @@ from typing import Any
 
 from rich.console import Console
 
-from agentlightning.config import Config, load_config, load_dataset
+from agentlightning.config import Config, Elsewhere, load_config, load_dataset
 from agentlightning.errors import AgentError, ConfigError, Interrupted, RunInterrupted
 from agentlightning.executor import in_worker_process
 from agentlightning.plugins import plugins
 from agentlightning.records import JSON, LLM, Run, RunStatus
+from agentlightning.runner import RunSettings
 from agentlightning.store import Store
 from agentlightning.store.opening import open_existing_store, open_store, without_password
+from agentlightning.trainer.elsewhere import how_to_run
 from agentlightning.trainer.memory import MemoryWatch
 from agentlightning.trainer.occupancy import occupied
 from agentlightning.trainer.preflight import check_run
@@ -30,6 +32,7 @@ from agentlightning.trainer.summary import (
     summarise,
     write_summary,
 )
+from agentlightning.trainer.workers import make_settings
 
 logger = logging.getLogger("agentlightning.trainer")
 
@@ -67,7 +70,8 @@ class Trainer:
 
         Args:
             agent: a function of a task, ``"module:name"``, a framework's own agent object, or whatever
-                else :mod:`agentlightning.agent` takes; None for the configuration's.
+                else :mod:`agentlightning.agent` takes; None for the configuration's, or, with
+                ``runners.count`` 0, for one that only the runners started by others know.
             train: tasks; None for the configuration's ``train_dataset``.
             val: tasks not trained on; None for ``eval_dataset``.
 
@@ -78,6 +82,8 @@ class Trainer:
         """
         if agent is not None:
             self.config.agent = agent
+        if self.config.agent is None and self.config.runners.count == 0:
+            self.config.agent = Elsewhere.AGENT
         if self.config.agent is None:
             raise ConfigError(
                 "agent: none given; pass it to fit(), or call train() for the built-in one"
@@ -92,9 +98,10 @@ class Trainer:
         if config.run_dir is not None:
             # Before the store, which may be a file in it.
             Path(config.run_dir).mkdir(parents=True, exist_ok=True)
+        settings = make_settings(config, has_reward_function=score is not None)
         with self._open_store() as store:
             self._announce(how_scored)
-            run = open_run(store, config, self._console)
+            run = open_run(store, config, settings, self._console)
             run_dir = folder_of(config, run)
             run_dir.mkdir(parents=True, exist_ok=True)
             with (
@@ -102,9 +109,7 @@ class Trainer:
                 occupied(run_dir, run.run_id),
                 _documented(store, run, run_dir) as summary,
             ):
-                going_on = "" if config.resume is None else "going on with "
-                shown = without_password(config.store)
-                self._console.print(f"{going_on}run {run.run_id} in {shown}", soft_wrap=True)
+                self._say_where(run, settings)
                 with session(
                     config,
                     store,
@@ -113,6 +118,7 @@ class Trainer:
                     val=validation,
                     run_dir=run_dir,
                     score=score,
+                    settings=settings,
                     console=self._console,
                 ) as context:
                     algorithm = plugins().algorithms.get(config.algorithm)(config.options)
@@ -153,6 +159,14 @@ class Trainer:
         self._console.print(how_scored)
         for warning in self.config.warnings:
             self._console.print(f"warning: {warning}", style="yellow", soft_wrap=True)
+
+    def _say_where(self, run: Run, settings: RunSettings) -> None:
+        going_on = "" if self.config.resume is None else "going on with "
+        store = without_password(self.config.store)
+        self._console.print(f"{going_on}run {run.run_id} in {store}", soft_wrap=True)
+        if self.config.runners.count == 0:
+            for line in how_to_run(self.config, run, settings):
+                self._console.print(line, soft_wrap=True)
 
     def _conclude(self, store: Store, run: Run, run_dir: Path, summary: dict[str, JSON]) -> TrainResult:
         resources = store.resources(run.run_id, "latest")
