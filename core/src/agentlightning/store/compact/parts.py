@@ -108,15 +108,16 @@ class Parts:
     @cached_property
     def told(self) -> int:
         """How many bytes of ids and request another call could share."""
-        return len(self.prompt_ids or b"") + sum(map(len, self.request.values()))
+        ids = (self.prompt_ids, *(choice.response_ids for choice in self.choices))
+        return sum(len(data or b"") for data in (*ids, *self.request.values()))
 
     @cached_property
     def size(self) -> int:
         """About how many bytes it holds in memory."""
         groups = (self.head, self.response or {}, *(choice.head for choice in self.choices))
         values = sum(len(value) for group in groups for value in group.values())
-        replies = sum(len(choice.response_ids or b"") for choice in self.choices)
-        return self.told + values + 2 * replies
+        logprobs = sum(len(choice.logprobs or b"") for choice in self.choices)
+        return self.told + values + logprobs
 
 
 def _encoded(values: Mapping[str, JSON]) -> Values:
