@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -49,7 +48,7 @@ class Access:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._expected: OrderedDict[tuple[AccessRole, str | None], bytes] = OrderedDict()
+        self._expected: dict[tuple[AccessRole, str | None], bytes] = {}
         self._lock = threading.Lock()
 
     def known(self, token: str) -> Caller | None:
@@ -68,12 +67,8 @@ class Access:
         claimed = read_access(token)
         if claimed is None:
             return Caller("attempt", None, token)
-        with self._lock:
-            expected = self._expected.get(claimed)
-            if expected is None:
-                return None
-            self._expected.move_to_end(claimed)
-        return _proved(claimed, token, expected)
+        expected = self._expected.get(claimed)
+        return None if expected is None else _proved(claimed, token, expected)
 
     def proved(self, token: str) -> Caller:
         """The caller; asks the store, so it is not for the event loop.
@@ -90,9 +85,9 @@ class Access:
             raise _unknown() from None
         caller = _proved(claimed, token, expected)
         with self._lock:
+            if len(self._expected) >= _REMEMBERED:
+                self._expected.clear()
             self._expected[claimed] = expected
-            if len(self._expected) > _REMEMBERED:
-                self._expected.popitem(last=False)
         return caller
 
     def check_attempts(

@@ -94,12 +94,7 @@ class Incoming:
         return []
 
     async def _part(self) -> bytes:
-        try:
-            async with asyncio.timeout(self._limits.body_idle_s):
-                message = await self.receive()
-        except TimeoutError:
-            silence = f"no more of the request came for {self._limits.body_idle_s:g} s; send it again"
-            raise Refused(408, silence, [(b"connection", b"close")]) from None
+        message = await self.receive()
         if message["type"] != "http.request":
             raise ClientLeft
         self._more = message.get("more_body", False)

@@ -25,14 +25,12 @@ class Limits:
         page_bytes: size of a page of spans or rollouts after which the next one begins; a single
             record that is larger is a page of its own.
         page_spans: spans in one page.
-        body_idle_s: seconds a client may be silent while it sends a request.
         threads: calls to the store that run at once.
     """
 
     body_bytes: int = 64 * _MB
     page_bytes: int = 8 * _MB
     page_spans: int = 10_000
-    body_idle_s: float = 60.0
     threads: int = 8
 
 
