@@ -119,6 +119,7 @@ class TableStore(Store):
     def set_run_status(self, run_id: str, status: RunStatus) -> Run:
         status = checks.run_status(status)
         with self._writing() as tables:
+            tables.lock_run(run_id)
             run = replace(need_run(tables, run_id), status=status)
             tables.update_run(run)
             tables.changed(run_id, "queued", "over")
@@ -126,6 +127,7 @@ class TableStore(Store):
 
     def set_endpoint(self, run_id: str, url: str | None) -> Run:
         with self._writing() as tables:
+            tables.lock_run(run_id)
             run = replace(need_run(tables, run_id), endpoint_url=url)
             tables.update_run(run)
             return run
@@ -163,6 +165,7 @@ class TableStore(Store):
             if made := once.made():
                 found = need_rollouts(tables, made)
                 return self._own([found[rollout_id] for rollout_id in made])
+            tables.lock_run(run_id, shared=True)
             rollouts = claims.enqueue(tables, run_id, checked, self._clock())
             once.keep([rollout.rollout_id for rollout in rollouts])
             return self._own(rollouts)

@@ -55,6 +55,17 @@ class Tables(ABC):
 
     # --- runs -----------------------------------------------------------------------------
 
+    def lock_run(self, run_id: str, *, shared: bool = False) -> None:  # noqa: B027  (see its words)
+        """Let nobody change a run or number its resources until this transaction ends.
+
+        Asked for before the run is looked at. A backend whose writers take turns has nothing to do.
+
+        Args:
+            run_id: which; it need not exist.
+            shared: this transaction changes nothing about the run either, and only relies on it: others
+                that do the same need not wait.
+        """
+
     @abstractmethod
     def insert_run(self, run: Run) -> None:
         """Add a run."""

@@ -17,6 +17,7 @@ def publish(
     now: float,
 ) -> ResourcesVersion:
     """Store the next version of a run's resources."""
+    tables.lock_run(run_id)
     if parent is not None:
         need_resources(tables, run_id, parent)
     version = ResourcesVersion(
