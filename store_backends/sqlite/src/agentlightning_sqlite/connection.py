@@ -106,6 +106,7 @@ def _hint(message: str) -> str:
         "readonly": "; you may read it but not write: check its owner and mode",
         "locked": f"; another process kept it locked for {BUSY_S:g} s",
         "full": "; make room on the disk: what was stored is safe, this call stored nothing",
+        "disk I/O": "; is there room on the disk? if so, the disk or its file system is failing",
         "malformed": "; restore it from a copy, or save what can be read: sqlite3 FILE .recover",
     }
     return next((hint for word, hint in hints.items() if word in message), "")

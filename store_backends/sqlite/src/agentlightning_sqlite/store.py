@@ -90,6 +90,7 @@ class SqliteStore(TableStore):
             except BaseException:
                 if self._connection.in_transaction:  # a full disk has rolled back by itself
                     self._connection.execute("rollback")
+                self._tables.rolled_back()
                 raise
 
     def _foreign_look(self) -> dict[Changed, int] | None:

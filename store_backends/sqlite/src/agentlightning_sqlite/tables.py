@@ -41,6 +41,10 @@ class SqliteTables(Tables):
         self._execute = connection.execute
         self._resources: dict[tuple[str, int], str] = {}
 
+    def rolled_back(self) -> None:
+        """Forget what a transaction that did not happen has left in memory."""
+        self._resources.clear()
+
     def _one(self, sql: str, *values: object) -> Any:
         row = self._execute(sql, values).fetchone()
         return None if row is None else row[0]
