@@ -1,12 +1,13 @@
 """The records everything else passes around: plain, immutable, JSON round-trippable."""
 
-from agentlightning.records.base import SCHEMA, Part, Record
+from agentlightning.records.base import SCHEMA, Int64, Part, Record
 from agentlightning.records.codec import (
     JSON,
     as_json,
     from_builtins,
     from_json,
     from_msgpack,
+    json_decoder,
     to_builtins,
     to_json,
     to_msgpack,
@@ -69,6 +70,7 @@ __all__ = [
     "Data",
     "Decision",
     "Floats",
+    "Int64",
     "LLMCall",
     "Mode",
     "Outcome",
@@ -100,6 +102,7 @@ __all__ = [
     "from_builtins",
     "from_json",
     "from_msgpack",
+    "json_decoder",
     "to_builtins",
     "to_json",
     "to_msgpack",

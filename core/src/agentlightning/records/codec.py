@@ -8,7 +8,7 @@ thousands of spans a second) and because importing it costs a few milliseconds. 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -58,6 +58,11 @@ def to_json(record: object) -> bytes:
 def from_json(data: bytes | str, kind: type[T]) -> T:
     """Read what :func:`to_json` wrote; a ``msgspec.ValidationError`` names the place that is off."""
     return msgspec.json.decode(data, type=kind, dec_hook=_decode_json)
+
+
+def json_decoder(kind: type[T]) -> Callable[[bytes], T]:
+    """:func:`from_json` for many of one kind, which may be a union of records told by their tags."""
+    return msgspec.json.Decoder(kind, dec_hook=_decode_json).decode
 
 
 def to_msgpack(record: object) -> bytes:

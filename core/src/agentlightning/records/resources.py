@@ -9,7 +9,7 @@ from typing import Self, TypeAlias
 import msgspec
 
 from agentlightning.errors import ConfigError
-from agentlightning.records.base import Part, Record
+from agentlightning.records.base import Int64, Part, Record
 from agentlightning.records.codec import JSON, as_json
 from agentlightning.records.spans import Api
 from agentlightning.records.templates import TemplateEngine, render, variables
@@ -42,7 +42,7 @@ class LLM(_Keyed, frozen=True, kw_only=True, dict=True, tag="llm"):
     base_url: str | None = None
     api_key_env: str | None = None
     sampling: dict[str, JSON] = {}
-    version: int = 0
+    version: Int64 = 0
 
 
 class PromptTemplate(Part, frozen=True, kw_only=True, tag="prompt_template"):
@@ -86,10 +86,10 @@ class ResourcesVersion(Record, frozen=True, kw_only=True):
     """An immutable, versioned, named set of resources. A candidate is never "latest"."""
 
     run_id: str
-    version: int
+    version: Int64
     created_at: float
     resources: dict[str, Resource]
-    parent: int | None = None
+    parent: Int64 | None = None
     note: str = ""
     candidate: bool = False
 

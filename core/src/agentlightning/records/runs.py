@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from agentlightning.records.base import Part, Record
+from agentlightning.records.base import Int64, Part, Record
 from agentlightning.records.codec import JSON
 
 RunStatus = Literal["open", "succeeded", "failed", "cancelled"]
@@ -23,7 +23,7 @@ class AttemptKey(NamedTuple):
     """Names one attempt: the rollout and its number, from 1."""
 
     rollout_id: str
-    number: int
+    number: Int64
 
 
 class Run(Record, frozen=True, kw_only=True):
@@ -53,8 +53,8 @@ class RolloutConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """
 
     timeout_s: float | None = None
-    max_attempts: int = 1
-    max_lost: int = 3
+    max_attempts: Int64 = 1
+    max_lost: Int64 = 3
     lease_s: float = 60.0
     retry_on: tuple[Literal["failed", "timed_out"], ...] = ("failed", "timed_out")
 
@@ -65,7 +65,7 @@ class RolloutRequest(Part, frozen=True, kw_only=True):
     input: JSON
     mode: Mode = "train"
     group_id: str | None = None
-    resources_version: int | None = None
+    resources_version: Int64 | None = None
     config: RolloutConfig = RolloutConfig()
     metadata: dict[str, JSON] = {}
     priority: int = 0
@@ -88,11 +88,11 @@ class Rollout(Record, frozen=True, kw_only=True):
     group_id: str | None = None
     output: JSON = None
     reward: float | None = None
-    resources_version: int | None = None
+    resources_version: Int64 | None = None
     metadata: dict[str, JSON] = {}
     priority: int = 0
     finished_at: float | None = None
-    attempt: int = 0
+    attempt: Int64 = 0
 
     @property
     def key(self) -> AttemptKey:
@@ -104,7 +104,7 @@ class Attempt(Record, frozen=True, kw_only=True):
     """One execution of a rollout; retries make more."""
 
     rollout_id: str
-    number: int
+    number: Int64
     status: AttemptStatus
     worker_id: str
     started_at: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from agentlightning.records.base import Part, Record
+from agentlightning.records.base import Int64, Part, Record
 from agentlightning.records.codec import JSON
 from agentlightning.records.packed import Floats, Tokens
 
@@ -29,7 +29,7 @@ class SpanEvent(Part, frozen=True, kw_only=True):
     """Something that happened within a span, at one moment."""
 
     name: str
-    time_ns: int
+    time_ns: Int64
     attributes: dict[str, JSON] = {}
 
 
@@ -39,7 +39,7 @@ class Choice(Part, frozen=True, kw_only=True):
     ``logprobs`` are natural logarithms of the probability each of ``response_ids`` was sampled with.
     """
 
-    index: int = 0
+    index: Int64 = 0
     message: dict[str, JSON] = {}
     response_ids: Tokens | None = None
     logprobs: Floats | None = None
@@ -53,18 +53,18 @@ class LLMCall(Part, frozen=True, kw_only=True):
     an error, an abandoned stream or a reply that could not be read; such a call is never trained on.
     """
 
-    seq: int
+    seq: Int64
     api: Api
     model: str
     base_url: str
     request: dict[str, JSON]
     response: dict[str, JSON] | None = None
     agent: str | None = None
-    model_version: int | None = None
+    model_version: Int64 | None = None
     response_id: str | None = None
     streamed: bool = False
     complete: bool = True
-    retries: int = 0
+    retries: Int64 = 0
     temperature: float | None = None
     usage: dict[str, JSON] | None = None
     error: str | None = None
@@ -80,14 +80,14 @@ class Span(Record, frozen=True, kw_only=True):
     """
 
     rollout_id: str
-    attempt: int
+    attempt: Int64
     span_id: str
     trace_id: str
     kind: SpanKind
     name: str
-    start_ns: int
-    end_ns: int
-    index: int = 0
+    start_ns: Int64
+    end_ns: Int64
+    index: Int64 = 0
     parent_id: str | None = None
     status: SpanStatus = "unset"
     attributes: dict[str, JSON] = {}
@@ -103,7 +103,7 @@ class Reward(Part, frozen=True, kw_only=True):
     """
 
     rollout_id: str
-    attempt: int
+    attempt: Int64
     value: float
     name: str = "reward"
     agent: str | None = None

@@ -11,6 +11,7 @@ from agentlightning.records import (
     JSON,
     Attempt,
     AttemptKey,
+    Int64,
     Mode,
     Outcome,
     Part,
@@ -89,7 +90,7 @@ class RolloutQuery(Part, frozen=True, kw_only=True):
     status: tuple[RolloutStatus, ...] | None = None
     mode: Mode | None = None
     group_id: str | None = None
-    limit: int = 1000
+    limit: Int64 = 1000
     cursor: str | None = None
 
 
@@ -123,6 +124,6 @@ class Metrics(Record, frozen=True, kw_only=True):
     """Numbers an algorithm logged at one step."""
 
     run_id: str
-    step: int
+    step: Int64
     at: float
     values: dict[str, float]

@@ -78,15 +78,12 @@ class Bells:
     def get(self, which: Which) -> Bell:
         """The bell for a run and a change; watching may take the store a moment, so not on the loop.
 
-        Raises:
-            UnknownRun: the store has no such run.
+        The run need not be there yet: it may be imported.
         """
         with self._lock:
             bell = self._bells.pop(which, None)
             if bell is None:
                 run_id, change = which
-                if run_id is not None:
-                    self._store.run(run_id)
                 bell = Bell(self._loop)
                 bell.forget = self._store.watch(run_id, bell.ring, on=change)
             self._bells[which] = bell  # the latest last

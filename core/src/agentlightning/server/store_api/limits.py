@@ -10,9 +10,6 @@ from agentlightning.errors import BadValue
 MAX_CLAIMS: Final = 1000
 """Rollouts that one request may claim."""
 
-MAX_PAGE: Final = 10_000
-"""Rollouts in one page of a listing."""
-
 _MB: Final = 1024 * 1024
 
 

@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from agentlightning.errors import BadValue
 from agentlightning.records import Span, from_json, to_json
-from agentlightning.server.store_api.limits import MAX_PAGE, Limits, check_amount
+from agentlightning.server.store_api.limits import Limits, check_amount
 from agentlightning.store import RolloutQuery, Store
 from agentlightning.store.http import messages as m
+from agentlightning.store.http.operations import MAX_PAGE
 
 _NO_CURSOR: Final = (
     "the cursor is not one of this query; expected the `cursor` of the last page, with the other "

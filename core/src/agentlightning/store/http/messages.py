@@ -14,6 +14,7 @@ from agentlightning.records import (
     JSON,
     Attempt,
     AttemptKey,
+    Int64,
     Resource,
     ResourcesVersion,
     Rollout,
@@ -100,7 +101,7 @@ class LogMetrics(Request, frozen=True):
     """Add numbers to a step."""
 
     run_id: str
-    step: int
+    step: Int64
     values: dict[str, float]
 
 
@@ -147,7 +148,7 @@ class ClaimWork(Request, frozen=True):
 
     worker_id: str
     run_id: str | None = None
-    limit: int = 1
+    limit: Int64 = 1
     key: str | None = None
     wait_s: float = 0.0
 
@@ -189,7 +190,7 @@ class FinishAndClaim(Request, frozen=True):
     results: list[Result]
     worker_id: str
     run_id: str | None = None
-    limit: int = 1
+    limit: Int64 = 1
     key: str | None = None
     tokens: Tokens = {}
 
@@ -216,7 +217,7 @@ class WaitOver(Request, frozen=True):
     """Wait up to ``wait_s`` seconds until ``count`` of these rollouts (null: all) are over."""
 
     rollout_ids: list[str]
-    count: int | None = None
+    count: Int64 | None = None
     wait_s: float = 0.0
 
 
@@ -224,7 +225,7 @@ class CheckToken(Request, frozen=True):
     """Ask whether a token is an attempt's."""
 
     rollout_id: str
-    number: int
+    number: Int64
     token: str
 
 
@@ -289,7 +290,7 @@ class SpansOf(Request, frozen=True):
     """Spans of rollouts, a page at a time."""
 
     rollout_ids: list[str]
-    attempt: int | Literal["last", "all"] = "last"
+    attempt: Int64 | Literal["last", "all"] = "last"
     kinds: list[SpanKind] | None = None
     cursor: str | None = None
 
@@ -316,7 +317,7 @@ class Publish(Request, frozen=True):
     run_id: str
     resources: dict[str, Resource]
     note: str = ""
-    parent: int | None = None
+    parent: Int64 | None = None
     candidate: bool = False
     key: str | None = None
 
@@ -325,7 +326,7 @@ class ResourcesOf(Request, frozen=True):
     """A version of a run's resources."""
 
     run_id: str
-    version: int | Literal["latest"] = "latest"
+    version: Int64 | Literal["latest"] = "latest"
 
 
 class OneVersion(Reply, frozen=True):
