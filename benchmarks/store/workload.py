@@ -30,6 +30,9 @@ TRACE = "0" * 31 + "1"
 VOCABULARY = 151_643
 TURNS = 32
 CONTEXT = 8192
+INSTRUCTIONS = 1024
+"""Tokens of the system prompt and the tools, which an agent sends with every call."""
+
 ENQUEUED_AT_ONCE = 1000
 LONG_LEASE = RolloutConfig(lease_s=24 * 3600)
 
@@ -114,12 +117,13 @@ def span(key: AttemptKey, number: int) -> Span:
 def conversation(key: AttemptKey, *, with_tokens: bool = True) -> list[Span]:
     """An attempt of 32 turns that fills a context of 8k: every prompt repeats all that came before.
 
-    Its prompts grow evenly, by as many tokens of the tool's answer as of the model's.
+    It begins with the instructions, and grows evenly, by as many tokens of answers of tools as of the
+    model. Ids are drawn by chance: nothing in them can be compressed but what is repeated.
     """
     chance = random.Random(0)
-    step = CONTEXT // TURNS // 2
-    context: list[int] = []
-    messages: list[dict[str, str]] = [{"role": "system", "content": "You are a helpful agent."}]
+    step = (CONTEXT - INSTRUCTIONS) // TURNS // 2
+    context = chance.choices(range(VOCABULARY), k=INSTRUCTIONS)
+    messages = [{"role": "system", "content": _text(chance, INSTRUCTIONS)}]
     spans = []
     for turn in range(TURNS):
         context += chance.choices(range(VOCABULARY), k=step)
