@@ -47,7 +47,7 @@ def state(result, name):
 def test_the_core_offers_its_own_through_the_hooks():
     result = Plugins()
     assert {entry.name for entry in result.executors.entries()} == {"threads", "processes"}
-    assert [entry.name for entry in result.store_backends.entries()] == ["memory"]
+    assert {entry.name for entry in result.store_backends.entries()} == {"memory", "http"}
     assert "plugins" in {entry.name for entry in result.commands.entries()}
     (core,) = result.infos()
     assert (core.name, core.state) == ("agentlightning", State.BUILTIN)

@@ -26,12 +26,18 @@ COMMANDS = {
 
 @hookimpl
 def register_store_backends(registry: StoreBackendRegistry) -> None:
-    """The store that lives in this process."""
+    """The store that lives in this process, and the one that a server has."""
     registry.add(
         "memory",
         "agentlightning.store.memory:MemoryStore",
         summary="in this process, gone when it ends",
         schemes=("memory",),
+    )
+    registry.add(
+        "http",
+        "agentlightning.store.http.client:HttpStore",
+        summary="behind a server: agl store serve",
+        schemes=("http", "https"),
     )
 
 

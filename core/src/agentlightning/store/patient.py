@@ -29,9 +29,18 @@ class PatientStore(Store):
 
     @abstractmethod
     def claim_waiting(
-        self, run_id: str | None, worker_id: str, *, limit: int = 1, timeout_s: float
+        self,
+        run_id: str | None,
+        worker_id: str,
+        *,
+        limit: int = 1,
+        timeout_s: float,
+        key: str | None = None,
     ) -> tuple[list[Claim], bool]:
         """:meth:`claim`, held back until there is something to claim, for ``timeout_s`` at most.
+
+        Asked again under the same ``key`` after ``StoreUnavailable``, it gives the claims whose reply
+        was lost.
 
         Returns:
             Up to ``limit`` claims, and whether the run is still open, so that asking again makes sense.
@@ -39,7 +48,10 @@ class PatientStore(Store):
 
     @abstractmethod
     def stop_waiting(self, worker_id: str) -> None:
-        """Have the worker's :meth:`claim_waiting` return now; a claim it has made is still returned."""
+        """Have the worker's :meth:`claim_waiting` return now; a claim it has made is still returned.
+
+        One that is still on its way there is not met: call again while it has not returned.
+        """
 
     @abstractmethod
     def wait_over(

@@ -11,6 +11,7 @@ for a while, when its server is started again; these waits sit that out until th
 from __future__ import annotations
 
 import asyncio
+import secrets
 import threading
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
@@ -100,8 +101,12 @@ def _claimed(found: list[Claim] | None, patience: Patience) -> list[Claim]:
 def _claim_held_back(
     store: PatientStore, run_id: str | None, worker_id: str, limit: int, patience: Patience
 ) -> list[Claim] | None:
+    key = secrets.token_hex(16)  # so that claims whose reply is lost come with the next one
+
     def ask(left_s: float) -> list[Claim] | None:
-        claims, is_open = store.claim_waiting(run_id, worker_id, limit=limit, timeout_s=left_s)
+        claims, is_open = store.claim_waiting(
+            run_id, worker_id, limit=limit, timeout_s=left_s, key=key
+        )
         return claims if claims or not is_open else None
 
     return patience.ask_until_answered(ask)
