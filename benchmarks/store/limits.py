@@ -14,6 +14,7 @@ from agentlightning.store.opening import open_store
 
 from benchmarks.store import workload
 from benchmarks.store.figures import Figure, Stopwatch, median_rate
+from benchmarks.store.http_limits import of_http
 
 
 def of_sqlite(folder: Path, sizes: workload.Sizes) -> Iterator[Figure]:
@@ -96,4 +97,4 @@ def _pair(connection: sqlite3.Connection, run_id: str) -> None:
     run("commit")
 
 
-OF = {"sqlite": of_sqlite}
+OF = {"sqlite": of_sqlite, "http_sqlite": of_http}
