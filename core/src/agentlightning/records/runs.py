@@ -59,7 +59,7 @@ class RolloutConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True)
     retry_on: tuple[Literal["failed", "timed_out"], ...] = ("failed", "timed_out")
 
 
-class RolloutRequest(Part, frozen=True, kw_only=True):
+class RolloutRequest(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked of ``Store.enqueue`` for one rollout."""
 
     input: JSON
@@ -118,7 +118,7 @@ class Attempt(Record, frozen=True, kw_only=True):
         return AttemptKey(self.rollout_id, self.number)
 
 
-class Outcome(Part, frozen=True, kw_only=True):
+class Outcome(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How an attempt ended; ``error`` is the message a person reads."""
 
     status: OutcomeStatus

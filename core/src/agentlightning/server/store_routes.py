@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from starlette.datastructures import URLPath
-from starlette.routing import BaseRoute, Match, NoMatchFound
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Match, NoMatchFound, Route
 from starlette.types import Receive, Scope, Send
 
 from agentlightning.server.store_api import StoreApi
@@ -31,4 +34,14 @@ class _Operations(BaseRoute):
 
 def store_routes(api: StoreApi) -> Sequence[BaseRoute]:
     """The routes that answer for the store."""
-    return [_Operations(api)]
+
+    @functools.cache
+    def document() -> bytes:
+        from agentlightning.server.store_api.openapi import openapi
+
+        return openapi(api.limits)
+
+    async def openapi_json(_request: Request) -> Response:
+        return Response(document(), media_type="application/json")
+
+    return [_Operations(api), Route("/openapi.json", openapi_json)]

@@ -60,7 +60,7 @@ class Claim(Record, frozen=True, kw_only=True):
         return self.attempt.key
 
 
-class Result(Part, frozen=True, kw_only=True):
+class Result(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The end of an attempt, with the spans that have not been sent yet."""
 
     key: AttemptKey
@@ -82,7 +82,7 @@ class Turnover(Part, frozen=True, kw_only=True):
     claims: list[Claim] = []
 
 
-class RolloutQuery(Part, frozen=True, kw_only=True):
+class RolloutQuery(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which rollouts to list, in the order they were made; ``cursor`` continues an earlier page."""
 
     run_id: str | None = None
