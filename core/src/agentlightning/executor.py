@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import ClassVar, Final, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Final, NoReturn, Protocol, runtime_checkable
+
+from agentlightning.records import JSON
 
 EXIT_STUCK: Final = 75
 """Exit code of a worker process whose agents all hang; its executor replaces it."""
@@ -38,6 +43,13 @@ class Executor(ABC):
     def stop(self, deadline_s: float) -> None:
         """Ask all workers to end; after ``deadline_s`` seconds end them where that is possible."""
 
+    def reports(self) -> Sequence[Mapping[str, JSON]]:
+        """What a :class:`Reporting` worker told last, one report a process, ended ones included.
+
+        Empty where an executor does not pass that on.
+        """
+        return ()
+
 
 @runtime_checkable
 class Stoppable(Protocol):
@@ -48,6 +60,22 @@ class Stoppable(Protocol):
 
     def stop(self, deadline_s: float) -> None:
         """Begin nothing new, and give up what still runs after ``deadline_s`` seconds."""
+
+
+@runtime_checkable
+class Reporting(Protocol):
+    """A worker that tells about itself; the runner is one."""
+
+    def report(self) -> dict[str, JSON]:
+        """Counts of what was done and of what went wrong; from any thread."""
+
+
+def leave(code: int) -> NoReturn:
+    """End this process without waiting for threads that agents left running."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
 
 
 _in_worker_process = False

@@ -9,15 +9,16 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Pipe, wait
 from typing import Final
 
 from agentlightning import errors
 from agentlightning.errors import AgentError, AgentLightningError
 from agentlightning.executor import EXIT_STUCK, Executor
-from agentlightning.executors.child import READY, Failure, Job, Stop, command
+from agentlightning.executors.child import READY, Failure, Job, Report, Stop, command
 from agentlightning.executors.pickling import dumps
+from agentlightning.records import JSON
 
 logger = logging.getLogger("agentlightning.executors")
 
@@ -46,6 +47,7 @@ class ProcessExecutor(Executor):
             raise AgentError("the executor 'processes' needs Linux or macOS; use 'threads'")
         self._processes = processes
         self._children: list[_Child] = []
+        self._told: list[Mapping[str, JSON]] = []  # by processes that have ended
         self._stopping = False
         self._lock = threading.Lock()
         self._error: AgentLightningError | None = None
@@ -89,6 +91,11 @@ class ProcessExecutor(Executor):
         for child in list(self._children):
             child.end_by(end)
 
+    def reports(self) -> Sequence[Mapping[str, JSON]]:
+        """What each process told last; at most a second old while it runs."""
+        with self._lock:
+            return [*self._told, *(child.report for child in self._children)]
+
     def _start(self, job: Job) -> None:
         with self._lock:  # so that no process is started which stop() does not know of
             if not self._stopping:
@@ -96,7 +103,9 @@ class ProcessExecutor(Executor):
 
     def _bury(self, child: _Child) -> None:
         """Decide what the end of a process means."""
-        self._children.remove(child)
+        with self._lock:
+            self._children.remove(child)
+            self._told.append(child.report)
         child.connection.close()
         if child.failure is not None:
             self._give_up(_error_of(child.failure))
@@ -139,7 +148,10 @@ class ProcessExecutor(Executor):
     def _kill(self) -> None:
         for child in self._children:
             child.end_by(0.0)
-        self._children.clear()
+            child.has_ended()  # reads what it said last
+        with self._lock:
+            self._told += [child.report for child in self._children]
+            self._children.clear()
 
 
 class _Child:
@@ -149,6 +161,7 @@ class _Child:
         self.job = job
         self.is_ready = False
         self.failure: Failure | None = None
+        self.report: Mapping[str, JSON] = {}
         self.connection, theirs = Pipe()
         self.process = subprocess.Popen(  # noqa: S603 - this very interpreter
             command(theirs.fileno()),
@@ -171,6 +184,8 @@ class _Child:
                 self.is_ready = self.is_ready or message == READY
                 if isinstance(message, Failure):
                     self.failure = message
+                elif isinstance(message, Report):
+                    self.report = message.counts
         except (EOFError, OSError):
             self.process.wait()
             return True

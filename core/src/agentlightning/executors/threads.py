@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final
 
-from agentlightning.executor import Executor, Stoppable
+from agentlightning.executor import Executor, Reporting, Stoppable
+from agentlightning.records import JSON
 
-_INTERRUPT_DEADLINE_S: Final = 4.0
+_INTERRUPT_DEADLINE_S: Final = 3.0
+_LAST_WORDS_S: Final = 1.0
+"""What workers get after that, to write what is recorded."""
 
 
 class ThreadExecutor(Executor):
@@ -42,6 +45,7 @@ class ThreadExecutor(Executor):
                 thread.join()
         except KeyboardInterrupt:
             self.stop(_INTERRUPT_DEADLINE_S)
+            self._join(time.monotonic() + _LAST_WORDS_S)
             raise
         if self._errors:
             raise self._errors[0]
@@ -52,6 +56,13 @@ class ThreadExecutor(Executor):
         self._stopping = True
         if isinstance(self._worker, Stoppable):
             self._worker.stop(deadline_s)
+        self._join(end)
+
+    def reports(self) -> Sequence[Mapping[str, JSON]]:
+        """What the workers, which share a process, tell now."""
+        return [self._worker.report()] if isinstance(self._worker, Reporting) else []
+
+    def _join(self, end: float) -> None:
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(max(0.0, end - time.monotonic()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from keyword import iskeyword
 from typing import TYPE_CHECKING
 
 from agentlightning.plugins.hookspecs import hookimpl
@@ -15,12 +16,16 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "explain": "Say what became of every LLM call and reward of a rollout",
+    "export": "Write a run to a file",
+    "import": "Read an exported run into a store",
     "plugins": "List the plug-ins and why one is not in use",
     "report": "Report on a run: rewards, what was recorded, trained on and dropped",
     "rollouts": "List rollouts",
+    "run": "Run an agent on the rollouts of a run, here or on another machine",
     "store": "Serve a store to other machines, and make tokens for runners",
     "trace": "Show a rollout's trace as a tree",
     "train": "Train as a configuration file says",
+    "workers": "List the workers of a store, and what each has done",
 }
 
 
@@ -60,4 +65,5 @@ def register_executors(registry: ExecutorRegistry) -> None:
 def register_commands(registry: CommandRegistry) -> None:
     """The commands of ``agl``."""
     for name, summary in COMMANDS.items():
-        registry.add(name, f"agentlightning.cli.{name}_command:{name}", summary=summary)
+        attribute = f"{name}_" if iskeyword(name) else name
+        registry.add(name, f"agentlightning.cli.{name}_command:{attribute}", summary=summary)

@@ -130,14 +130,14 @@ class Claims:
     def _wait(self, limit: int, key: str) -> list[Claim]:
         """Return what there is to claim as soon as there is something; nothing once the run is over."""
         if isinstance(self._store, PatientStore):
-            return self._wait_there(self._store, limit)
+            return self._wait_there(self._store, limit, key)
         return self._wait_here(limit, key)
 
-    def _wait_there(self, store: PatientStore, limit: int) -> list[Claim]:
+    def _wait_there(self, store: PatientStore, limit: int, key: str) -> list[Claim]:
         """Let the store do the waiting."""
         while not self._closed:
             claims, run_is_open = store.claim_waiting(
-                self._run_id, self._worker_id, limit=limit, timeout_s=_HELD_BACK_S
+                self._run_id, self._worker_id, limit=limit, timeout_s=_HELD_BACK_S, key=key
             )
             if claims or not run_is_open:
                 return claims

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import weakref
 from collections import Counter
@@ -39,7 +40,12 @@ class Counts:
         """All counts, as a heartbeat's report."""
         with self._lock:
             late = sum((life.late for life in self._lives), start=Counter(self._late))
-            return {"pid": os.getpid(), **self._counts, "late": dict(late)}
+            return {
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                **self._counts,
+                "late": dict(late),
+            }
 
     def _gone(self, late: Counter[str]) -> None:
         with self._lock:

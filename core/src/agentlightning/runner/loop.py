@@ -97,6 +97,7 @@ class Runner:
             except StoreUnavailable:
                 self._gave_up = True
                 raise
+            self._overdue.abandon()  # nothing more is to be run, so nobody waits for a free slot
 
     def stop(self, deadline_s: float) -> None:
         """Claim no more, and wait for the attempts under way.
