@@ -101,6 +101,10 @@ class DamagedRecord(StoreError):
     """What is stored does not fit together: something else changed it, or the file is broken."""
 
 
+class ExchangeError(AgentLightningError):
+    """A run cannot be exported there, or a file is none that can be imported."""
+
+
 class BadValue(AgentLightningError, ValueError):
     """A value that must not be recorded: not JSON, NaN, or of the wrong type."""
 
