@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from keyword import iskeyword
-from keyword import iskeyword
 from typing import TYPE_CHECKING
 
 from agentlightning.plugins.hookspecs import hookimpl
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "explain": "Say what became of every LLM call and reward of a rollout",
-    "export": "Write a run to a file",
-    "import": "Read an exported run into a store",
     "export": "Write a run to a file",
     "import": "Read an exported run into a store",
     "plugins": "List the plug-ins and why one is not in use",
