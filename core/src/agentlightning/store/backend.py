@@ -191,7 +191,6 @@ class TableStore(Store):
         if run_id is not None:
             need_run(tables, run_id)
         now = self._clock()
-        endings.expire(tables, now)
         given = claims.claim(tables, self._secret, run_id, worker_id, limit=limit, now=now)
         once.keep(names_of(given))
         return self._own_claims(given)
@@ -207,7 +206,7 @@ class TableStore(Store):
             now = self._clock()
             run = claims.open_run_for(tables, run_name, checked, now)
             rollouts = claims.enqueue(tables, run.run_id, [checked], now)
-            given = claims.start(tables, self._secret, rollouts, worker_id, now)
+            given = claims.start(tables, self._secret, rollouts, worker_id, now, tables.next_expiry())
             once.keep(names_of(given))
             return self._own_claims(given)[0]
 

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from agentlightning.errors import InvalidTransition
 from agentlightning.records import (
     AttemptKey,
-    ResourcesVersion,
     Rollout,
     RolloutRequest,
     Run,
 )
-from agentlightning.store import states
+from agentlightning.store import endings, states
 from agentlightning.store.keys import new_id
 from agentlightning.store.lookups import need_attempts, need_resources, need_run
 from agentlightning.store.tables import Tables
@@ -42,14 +41,29 @@ def enqueue(
 def claim(
     tables: Tables, secret: bytes, run_id: str | None, worker_id: str, *, limit: int, now: float
 ) -> list[Claim]:
-    """Start up to ``limit`` queued rollouts; their leases begin now."""
-    return start(tables, secret, tables.queued(run_id, limit), worker_id, now)
+    """Start up to ``limit`` queued rollouts; their leases begin now, those that ran out end first."""
+    expiry = endings.expire(tables, now)
+    return start(tables, secret, tables.queued(run_id, limit), worker_id, now, expiry)
 
 
 def start(
-    tables: Tables, secret: bytes, queued: Sequence[Rollout], worker_id: str, now: float
+    tables: Tables,
+    secret: bytes,
+    queued: Sequence[Rollout],
+    worker_id: str,
+    now: float,
+    expiry: float | None,
 ) -> list[Claim]:
-    """Start these rollouts for a worker."""
+    """Start these rollouts for a worker.
+
+    Args:
+        tables: where they are queued.
+        secret: what the attempts' tokens are signed with.
+        queued: the rollouts.
+        worker_id: whom to give them to.
+        now: the time.
+        expiry: when the first of the running leases ends.
+    """
     if not queued:
         return []
     latest = {
@@ -60,24 +74,20 @@ def start(
         states.start(rollout, worker_id, now, resources_version=latest[rollout.run_id])
         for rollout in queued
     ]
-    _note_nearer_expiry(tables, steps)
+    _note_nearer_expiry(tables, steps, expiry)
     tables.update_rollouts([step.rollout for step in steps])
     tables.insert_attempts([step.attempt for step in steps])
     tables.put_worker(worker_id, now, None)
-    return [_claim(tables, secret, step) for step in steps]
+    return _claims(tables, secret, steps)
 
 
 def claims_again(tables: Tables, secret: bytes, keys: Sequence[AttemptKey]) -> list[Claim]:
     """The claims an earlier call made, for its repetition."""
     rollouts, attempts = need_attempts(tables, keys)
-    return [
-        _claim(
-            tables,
-            secret,
-            states.Step(rollouts[key.rollout_id], attempts[key.rollout_id][key.number - 1]),
-        )
-        for key in keys
+    steps = [
+        states.Step(rollouts[key.rollout_id], attempts[key.rollout_id][key.number - 1]) for key in keys
     ]
+    return _claims(tables, secret, steps)
 
 
 def open_run_for(tables: Tables, name: str, request: RolloutRequest, now: float) -> Run:
@@ -108,29 +118,28 @@ def _new_rollout(run_id: str, request: RolloutRequest, now: float) -> Rollout:
     )
 
 
-def _note_nearer_expiry(tables: Tables, steps: Sequence[states.Step]) -> None:
+def _note_nearer_expiry(tables: Tables, steps: Sequence[states.Step], expiry: float | None) -> None:
     """Wake the run's waiters if a new lease ends before all others: they sleep for too long."""
-    expiry = tables.next_expiry()
     for step in steps:
         if expiry is None or step.attempt.lease_until < expiry:
             tables.changed(step.rollout.run_id, "queued", "over")
 
 
-def _claim(tables: Tables, secret: bytes, step: states.Step) -> Claim:
+def _claims(tables: Tables, secret: bytes, steps: Sequence[states.Step]) -> list[Claim]:
+    runs = {name: need_run(tables, name) for name in {step.rollout.run_id for step in steps}}
+    return [_claim(tables, secret, step, runs[step.rollout.run_id]) for step in steps]
+
+
+def _claim(tables: Tables, secret: bytes, step: states.Step, run: Run) -> Claim:
     rollout, key = step.rollout, step.attempt.key
-    run = need_run(tables, rollout.run_id)
     return Claim(
         rollout=rollout,
         attempt=step.attempt,
         run=run,
-        resources=_pinned(tables, rollout),
+        resources=need_resources(tables, rollout.run_id, rollout.resources_version or 0),
         token=token_for(secret, key),
         endpoint_url=_attempt_url(run.endpoint_url, key),
     )
-
-
-def _pinned(tables: Tables, rollout: Rollout) -> ResourcesVersion:
-    return need_resources(tables, rollout.run_id, rollout.resources_version or 0)
 
 
 def _attempt_url(endpoint_url: str | None, key: AttemptKey) -> str | None:

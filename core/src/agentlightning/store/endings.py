@@ -12,16 +12,16 @@ from agentlightning.store.tables import Tables
 from agentlightning.store.types import Order, Result
 
 
-def expire(tables: Tables, now: float) -> None:
-    """Give up every attempt whose lease has run out."""
+def expire(tables: Tables, now: float) -> float | None:
+    """Give up every attempt whose lease has run out, and say when the next lease ends."""
+    expiry = tables.next_expiry()
+    if expiry is None or expiry > now:
+        return expiry
     late = tables.expired(now)
-    if not late:
-        return
     rollouts, attempts = tables.rollouts(late), tables.attempts(late)
-    for rollout_id in late:
-        step = states.expire(rollouts[rollout_id], attempts[rollout_id], now)
-        if step is not None:
-            _persist(tables, step)
+    steps = [states.expire(rollouts[name], attempts[name], now) for name in late]
+    _persist(tables, [step for step in steps if step is not None])
+    return tables.next_expiry()
 
 
 def heartbeat(
@@ -50,8 +50,11 @@ def finish(
 ) -> tuple[list[Rollout], dict[AttemptKey, StaleAttempt]]:
     """Store the spans of all results, and the outcome of each that is not too late."""
     rollouts, attempts = need_attempts(tables, [result.key for result in results])
-    tables.insert_spans(span for result in results for span in result.spans)
+    spans = [span for result in results for span in result.spans]
+    if spans:
+        tables.insert_spans(spans)
     stale: dict[AttemptKey, StaleAttempt] = {}
+    steps = []
     for result in results:
         rollout_id, number = result.key
         try:
@@ -65,7 +68,8 @@ def finish(
         if step is not None:
             rollouts[rollout_id] = step.rollout
             attempts[rollout_id][number - 1] = step.attempt
-            _persist(tables, step)
+            steps.append(step)
+    _persist(tables, steps)
     return [rollouts[result.key.rollout_id] for result in results], stale
 
 
@@ -80,10 +84,15 @@ def cancel(tables: Tables, rollout_ids: Sequence[str], now: float) -> list[Rollo
     return [after[rollout_id] for rollout_id in rollout_ids]
 
 
-def _persist(tables: Tables, step: states.Step) -> None:
-    tables.update_rollouts([step.rollout])
-    tables.update_attempts([step.attempt])
-    if step.rollout.status == "queued":
-        tables.changed(step.rollout.run_id, "queued")
-    elif step.rollout.status in ROLLOUT_OVER:
-        tables.changed(step.rollout.run_id, "over")
+def _persist(tables: Tables, steps: Sequence[states.Step]) -> None:
+    """Store these steps; of several of one rollout the last says how it stands."""
+    if not steps:
+        return
+    rollouts = {step.rollout.rollout_id: step.rollout for step in steps}
+    tables.update_rollouts(list(rollouts.values()))
+    tables.update_attempts([step.attempt for step in steps])
+    for rollout in rollouts.values():
+        if rollout.status == "queued":
+            tables.changed(rollout.run_id, "queued")
+        elif rollout.status in ROLLOUT_OVER:
+            tables.changed(rollout.run_id, "over")
