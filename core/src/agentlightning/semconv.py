@@ -24,6 +24,8 @@ EXCEPTION_MESSAGE: Final = "exception.message"
 EXCEPTION_STACKTRACE: Final = "exception.stacktrace"
 
 # Ours.
+ROLLOUT_ID: Final = "agentlightning.rollout_id"  # on spans of OTLP, which may come from anywhere
+ATTEMPT: Final = "agentlightning.attempt"
 REWARD_NAME: Final = "agentlightning.reward.name"
 REWARD_VALUE: Final = "agentlightning.reward.value"
 REWARD_AGENT: Final = "agentlightning.reward.agent"

@@ -12,9 +12,9 @@ import click
 
 from agentlightning.cli.common import json_option, open_existing, store_option
 from agentlightning.errors import ConfigError
+from agentlightning.store.http import TOKEN_VARIABLE
 from agentlightning.store.opening import open_store, without_password
 
-TOKEN_VARIABLE: Final = "AGENTLIGHTNING_STORE_TOKEN"  # noqa: S105 - a variable's name
 _MB: Final = 1024 * 1024
 
 

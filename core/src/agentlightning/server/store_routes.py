@@ -12,6 +12,8 @@ from starlette.routing import BaseRoute, Match, NoMatchFound, Route
 from starlette.types import Receive, Scope, Send
 
 from agentlightning.server.store_api import StoreApi
+from agentlightning.server.store_api.traces import PATH as TRACES
+from agentlightning.server.store_api.traces import Traces
 from agentlightning.store.http.operations import PREFIX
 
 
@@ -44,4 +46,8 @@ def store_routes(api: StoreApi) -> Sequence[BaseRoute]:
     async def openapi_json(_request: Request) -> Response:
         return Response(document(), media_type="application/json")
 
-    return [_Operations(api), Route("/openapi.json", openapi_json)]
+    return [
+        _Operations(api),
+        Route("/openapi.json", openapi_json),
+        Route(TRACES, Traces(api)),
+    ]

@@ -121,7 +121,12 @@ class StoreApi:
         return request
 
 
-async def respond(incoming: Incoming, send: Send, answering: Awaitable[Answer]) -> None:
+async def respond(
+    incoming: Incoming,
+    send: Send,
+    answering: Awaitable[Answer],
+    refuse: Callable[[Exception], Answer] = refusal,
+) -> None:
     """Send the answer, or the refusal that its making ended in once the client stopped sending."""
     try:
         try:
@@ -129,7 +134,7 @@ async def respond(incoming: Incoming, send: Send, answering: Awaitable[Answer]) 
         except ClientLeft:
             raise
         except Exception as error:  # noqa: BLE001 - `refusal` logs what was not raised on purpose
-            answer = refusal(error)
+            answer = refuse(error)
             closing = await incoming.discard()
             answer = replace(answer, headers=(*answer.headers, *closing))
     except ClientLeft:

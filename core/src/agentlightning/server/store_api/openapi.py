@@ -45,7 +45,7 @@ def openapi(limits: Limits) -> bytes:
                 "version": agentlightning.__version__,
                 "description": (
                     "Runs, rollouts, attempts, spans and resources. Each operation is a POST with a "
-                    f"JSON body of at most {limits.body_bytes} bytes, packed with gzip or not. Writes that "
+                    f"JSON body of at most {limits.body_bytes} bytes, gzip or not. Writes that "
                     "take a `key` happen once however often they are sent with it; all others may be "
                     "repeated as they are."
                 ),
