@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from agentlightning.errors import StaleAttempt
-from agentlightning.records import JSON, AttemptKey, Data, Outcome, Resources, Span
+from agentlightning.errors import StaleAttempt, UnknownResources
+from agentlightning.records import JSON, AttemptKey, Data, Outcome, Resources, ResourcesVersion, Span
 from agentlightning.store import Result, RolloutQuery, Store
 from agentlightning.store.transfer import (
     AnswerRow,
@@ -78,19 +79,26 @@ def picture(store: Store, run_id: str) -> dict[str, Any]:
     """Everything a store tells of a run."""
     rollouts = store.rollouts(RolloutQuery(run_id=run_id)).items
     names = [rollout.rollout_id for rollout in rollouts]
-    versions = range(store.resources(run_id, "latest").version + 2)
     return {
         "run": store.run(run_id),
         "rollouts": rollouts,
         "attempts": [store.attempts(name) for name in names],
         "spans": [replace(item, index=0) for item in store.spans(names, attempt="all")],
         "last spans": [replace(item, index=0) for item in store.spans(names)],
-        "resources": [store.resources(run_id, version) for version in versions],
+        "resources": list(_versions(store, run_id)),
         "latest": store.resources(run_id, "latest"),
         "metrics": store.metrics(run_id),
         "state": store.load_state(run_id),
         "statistics": store.statistics(run_id),
     }
+
+
+def _versions(store: Store, run_id: str) -> Iterator[ResourcesVersion]:
+    for number in itertools.count():
+        try:
+            yield store.resources(run_id, number)
+        except UnknownResources:
+            return
 
 
 def unnumbered(rows: Iterable[StoredRow]) -> list[StoredRow]:
