@@ -1,7 +1,8 @@
 """A store behind a server keeps the whole contract, whatever keeps the data there."""
 
+from contextlib import ExitStack
+
 import pytest
-from agentlightning.server import Server, build_app
 from agentlightning.store.http.client import HttpStore
 from agentlightning.store.memory import MemoryStore
 from agentlightning.testing.store import StoreConformance
@@ -37,19 +38,18 @@ class TestSqliteBehindAServer(StoreConformance):
         return serving.client
 
 
-class ServedStore(HttpStore):
-    """A client that brings its server along, so that closing it closes all."""
+def test_it_agrees_with_the_model(house):
+    class ServedStore(HttpStore):
+        """A client that ends what it is served by, for the model closes nothing else."""
 
-    def __init__(self, behind):
-        self._behind = behind
-        self._server = Server(build_app(store=behind))
-        super().__init__(self._server.start(), token=behind.access_token("owner"))
+        def __init__(self, clock):
+            self._ending = ExitStack()
+            behind = self._ending.enter_context(MemoryStore(clock=clock))
+            url = self._ending.enter_context(house.serve(behind))
+            super().__init__(url, token=behind.access_token("owner"))
 
-    def close(self):
-        super().close()
-        self._server.stop()
-        self._behind.close()
+        def close(self):
+            super().close()
+            self._ending.close()
 
-
-def test_it_agrees_with_the_model():
-    check_against_model(lambda clock: ServedStore(MemoryStore(clock=clock)), examples=8, steps=25)
+    check_against_model(ServedStore, examples=10, steps=25)

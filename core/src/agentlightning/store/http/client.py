@@ -33,7 +33,7 @@ from agentlightning.store.http.asking import Asker
 from agentlightning.store.http.attempt_tokens import AttemptTokens, ProvedTokens
 from agentlightning.store.http.feed import Feed
 from agentlightning.store.http.pages import pages
-from agentlightning.store.http.transport import Transport
+from agentlightning.store.http.transport import RETRY_S, Transport
 from agentlightning.store.patient import PatientStore
 from agentlightning.store.tokens import read_access
 from agentlightning.store.transfer import StoredRow
@@ -72,17 +72,18 @@ class HttpStore(PatientStore):
         token: the owner's or a runner's; the environment variable ``AGENTLIGHTNING_STORE_TOKEN`` if
             None. With a runner's the store can be worked for, and the tokens of the attempts claimed
             are sent along where they are needed.
+        retry_s: for how many seconds a request that gets no answer is sent again.
 
     Raises:
         ConfigError: the URL is not one, or has a secret in it.
         Unauthorized: there is no token.
     """
 
-    def __init__(self, url: str, *, token: str | None = None) -> None:
+    def __init__(self, url: str, *, token: str | None = None, retry_s: float = RETRY_S) -> None:
         address = address_of(url)
         self.url = address.url
         self._token = token_for(self.url, token)
-        self._transport = Transport(address, self._token)
+        self._transport = Transport(address, self._token, retry_s=retry_s)
         self._feed = Feed(self._transport)
         self._tokens = AttemptTokens(needed=read_access(self._token) != ("owner", None))
         self._asker = Asker(self._transport, self._tokens)

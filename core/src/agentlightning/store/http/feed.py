@@ -156,6 +156,6 @@ class _Listener:
     def _ask(self, wait_s: float) -> m.Changed:
         request = m.Changes(run_id=self._run_id, on=self._on, since=self._since, wait_s=wait_s)
         reply = self._transport.send(
-            CHANGES.path, to_json(request), wait_s=wait_s, line=self._line, patience_s=0.0
+            CHANGES.path, to_json(request), wait_s=wait_s, line=self._line, once=True
         )
         return answer(reply.status, reply.body, CHANGES.reply, self._transport.address.url)

@@ -45,10 +45,12 @@ class Transport:
     Args:
         address: of the server.
         token: shown with every request.
+        retry_s: how long a request that gets no answer is sent again.
     """
 
-    def __init__(self, address: Address, token: str) -> None:
+    def __init__(self, address: Address, token: str, *, retry_s: float = RETRY_S) -> None:
         self.address = address
+        self._retry_s = retry_s
         self._headers = {
             "authorization": f"Bearer {token}",
             "content-type": "application/json",
@@ -67,7 +69,7 @@ class Transport:
         *,
         wait_s: float = 0.0,
         line: Line | None = None,
-        patience_s: float = RETRY_S,
+        once: bool = False,
     ) -> Reply:
         """The server's answer: any whose status is under 500.
 
@@ -77,13 +79,13 @@ class Transport:
             wait_s: how long the server may hold the request back. A held request that is lost late is
                 not sent again, since its time is over.
             line: the connections to use.
-            patience_s: how long to try; 0 tries once.
+            once: do not send it again.
 
         Raises:
             StoreUnavailable: there was none in time; the message says what was tried.
         """
         line = line or (self._waiting_line if wait_s else self._line)
-        tries = _Tries(self.address.url, patience_s, again=patience_s > 0 and not wait_s)
+        tries = _Tries(self.address.url, 0.0 if once else self._retry_s, again=not (once or wait_s))
         while True:
             self.check_usable()
             try:
