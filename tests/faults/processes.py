@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 DEADLINE_S = 60
@@ -84,6 +86,14 @@ class Child:
     def end(self) -> int:
         """Wait until it ends by itself; its exit code."""
         return self.process.wait(DEADLINE_S)
+
+
+def eventually(condition: Callable[[], bool], *, within_s: float = DEADLINE_S) -> None:
+    """Wait for what other processes are about to make true."""
+    end = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < end, f"it did not happen within {within_s:g} s"
+        time.sleep(0.01)
 
 
 def doing(url: str, code: str, *, clock_s: float = 0.0, before: tuple[str, ...] = ()) -> Child:

@@ -44,7 +44,7 @@ def check_whole(store: Store, run_id: str, noted: Sequence[Entry], *, lives: int
         noted: all that was noted by all writers.
         lives: how many writers there were: each may have been killed before it noted its last write.
     """
-    rollouts = store.rollouts(RolloutQuery(limit=10**6)).items
+    rollouts = [r for r in store.rollouts(RolloutQuery(limit=10**6)).items if "by" in r.input]
     spans = list(store.spans([rollout.rollout_id for rollout in rollouts], attempt="all"))
     written = {
         *_whole((rollout.input["by"], rollout.input["of"]) for rollout in rollouts),
