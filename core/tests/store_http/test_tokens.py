@@ -27,7 +27,7 @@ def no_token_of_the_environment(monkeypatch):
 
 
 def test_without_a_token_the_store_is_not_opened(serving):
-    with pytest.raises(Unauthorized, match="AGENTLIGHTNING_STORE_TOKEN.*agl store token"):
+    with pytest.raises(Unauthorized, match=r"AGENTLIGHTNING_STORE_TOKEN.*agl store token"):
         open_store(serving.url)
 
 
@@ -63,14 +63,14 @@ def test_a_token_that_cannot_be_one_is_refused_and_not_repeated(token):
     ],
 )
 def test_a_secret_in_the_url_is_refused_and_not_repeated(url):
-    with pytest.raises(ConfigError, match="no secret.*AGENTLIGHTNING_STORE_TOKEN") as caught:
+    with pytest.raises(ConfigError, match=r"no secret.*AGENTLIGHTNING_STORE_TOKEN") as caught:
         HttpStore(url, token="t")
     assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["http://", "http://:80", "http://h:port", "http://[::1", "ftp://h"])
 def test_what_is_no_servers_url_is_refused(url):
-    with pytest.raises(ConfigError, match="http://127.0.0.1:8000"):
+    with pytest.raises(ConfigError, match=r"http://127.0.0.1:8000"):
         HttpStore(url, token="t")
 
 

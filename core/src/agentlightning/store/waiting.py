@@ -14,6 +14,7 @@ import asyncio
 import secrets
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from agentlightning.records import Rollout
@@ -104,9 +105,7 @@ def _claim_held_back(
     key = secrets.token_hex(16)  # so that claims whose reply is lost come with the next one
 
     def ask(left_s: float) -> list[Claim] | None:
-        claims, is_open = store.claim_waiting(
-            run_id, worker_id, limit=limit, timeout_s=left_s, key=key
-        )
+        claims, is_open = store.claim_waiting(run_id, worker_id, limit=limit, timeout_s=left_s, key=key)
         return claims if claims or not is_open else None
 
     return patience.ask_until_answered(ask)
@@ -147,8 +146,13 @@ async def _await_between_looks(
         if not loop.is_closed():
             loop.call_soon_threadsafe(woken.set)
 
-    forget = await _watch(store, run_id, wake, on)
+    subscription = _Subscription()
     try:
+        subscribe = partial(subscription.make, store, run_id, wake, on)
+        if isinstance(store, PatientStore):  # which is asked for it, over a network
+            await asyncio.to_thread(subscribe)
+        else:
+            subscribe()
         while True:
             woken.clear()
             found, sleep_s = await asyncio.to_thread(lambda: _look(store, look, patience))
@@ -159,26 +163,27 @@ async def _await_between_looks(
             except TimeoutError:
                 continue  # a lease has ended, or the deadline is here: the loop looks once more
     finally:
-        forget()
+        subscription.give_up()
 
 
-async def _watch(
-    store: Store, run_id: str | None, wake: Callable[[], None], on: Change
-) -> Callable[[], None]:
-    """Subscribe without holding up the loop: a store at the far end of a network is asked for it."""
-    if not isinstance(store, PatientStore):
-        return store.watch(run_id, wake, on=on)
-    subscribing = asyncio.ensure_future(asyncio.to_thread(store.watch, run_id, wake, on=on))
-    try:
-        return await asyncio.shield(subscribing)
-    except asyncio.CancelledError:  # nobody will ever call what it returns
-        subscribing.add_done_callback(_unsubscribe)
-        raise
+class _Subscription:
+    """Watches a store until it is given up, which may be while it is still being made in a thread."""
 
+    def __init__(self) -> None:
+        self._given_up = False
+        self._forget: Callable[[], None] | None = None
 
-def _unsubscribe(subscribing: asyncio.Future[Callable[[], None]]) -> None:
-    if not subscribing.cancelled() and subscribing.exception() is None:
-        subscribing.result()()
+    def make(self, store: Store, run_id: str | None, wake: Callable[[], None], on: Change) -> None:
+        """Begin to watch."""
+        self._forget = store.watch(run_id, wake, on=on)
+        if self._given_up:
+            self._forget()
+
+    def give_up(self) -> None:
+        """Watch no more."""
+        self._given_up = True
+        if self._forget is not None:
+            self._forget()
 
 
 def _look(store: Store, look: Callable[[], T | None], patience: Patience) -> tuple[T | None, float]:
