@@ -218,7 +218,10 @@ class StoreContext(AlgorithmContext):
 
     def __init__(self, store: Store, model: Path, run_dir: Path, **keys: Any) -> None:
         self.config = SimpleNamespace(
-            model=str(model), trained_agents=keys.pop("agents", None), report_to=()
+            model=str(model),
+            trained_agents=keys.pop("agents", None),
+            reward_version="agent",
+            report_to=(),
         )
         self.store = store
         self.train: Sequence[Any] = keys.pop("train", ())

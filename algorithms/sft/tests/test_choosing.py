@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import pytest
 from agentlightning.errors import ConfigError
+from agentlightning.recording.attempt import reward_span
+from agentlightning.records import AttemptKey
+from agentlightning.samples import CreditRules
 from agentlightning_sft.choosing import choose, find_run
 from agentlightning_sft.config import SFTConfig
 
 CALL = ([{"role": "user", "content": "Any lamps?"}], {"content": "Yes."})
 
 
-def chosen(recorder, **keys) -> tuple[list[str], dict[str, int]]:
+def chosen(recorder, version="agent", **keys) -> tuple[list[str], dict[str, int]]:
     run = find_run(recorder.store, recorder.run_id)
-    rollouts, dropped = choose(recorder.store, run, SFTConfig(source_run=run.run_id, **keys))
+    config, rules = SFTConfig(source_run=run.run_id, **keys), CreditRules(version=version)
+    rollouts, dropped = choose(recorder.store, run, config, rules)
     return [rollout.rollout_id for rollout in rollouts], dict(dropped)
 
 
@@ -31,6 +35,17 @@ def test_a_threshold_leaves_out_the_worse_and_the_unscored(recorder):
     kept, dropped = chosen(recorder, reward_threshold=0.5)
     assert kept == [ids[1], ids[3]]
     assert dropped == {"unscored rollouts": 1, "rollouts with a reward below 0.5": 1}
+
+
+def test_the_version_of_rewards_says_which_are_the_better(recorder):
+    ids = [recorder.rollout(CALL, reward=value).rollout.rollout_id for value in (0.2, 0.9)]
+    with pytest.raises(ConfigError, match=r"version 'judge'; there are: agent\."):
+        chosen(recorder, "judge", best_per_task=1)
+    key = AttemptKey(ids[0], 1)
+    recorder.store.add_spans([reward_span(key, 1.0, source="function", version="judge")])
+    kept, dropped = chosen(recorder, "judge", reward_threshold=0.5)
+    assert (kept, dropped) == ([ids[0]], {"unscored rollouts": 1})
+    assert chosen(recorder, reward_threshold=0.5)[0] == [ids[1]]
 
 
 def test_the_best_of_each_task_are_taken_and_the_earlier_of_equals(recorder):

@@ -24,7 +24,7 @@ def said(message: dict[str, Any]) -> dict[str, Any]:
 def examples(recorder: Any, *, agents: list[str] | None = None, **keys: Any) -> Examples:
     config = SFTConfig(source_run=recorder.run_id, **keys)
     tokenise = ChatTokeniser(recorder.tokenizer, assistant_only=config.assistant_only, model="tiny")
-    made = RecordedRun(recorder.store, config, recorder.tokenizer, tokenise, agents)
+    made = RecordedRun(recorder.store, config, recorder.tokenizer, tokenise, agents, "agent")
     return made.examples(recorder.run_id)
 
 

@@ -202,8 +202,8 @@ class AlgorithmContext(ABC):
         """Run the agent ``n`` times on each task; returns at once.
 
         The ``n`` rollouts of a task share a group id. The same ``key`` after a restart gives the same
-        rollouts, so none is paid for twice; those that were cancelled, as an interruption does with
-        what is unfinished, are made anew. ``rules``, ``limits`` and ``level`` shape the results'
+        rollouts, so none is paid for twice; those that an interruption cancelled are made anew.
+        ``rules`` (with the configured ``reward_version``), ``limits`` and ``level`` shape the results'
         samples; they are kept with each rollout, so that ``agl explain`` tells what the algorithm saw.
         """
 

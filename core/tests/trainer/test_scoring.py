@@ -44,6 +44,19 @@ def test_it_is_called_with_as_much_as_it_takes(function, expected):
     assert outcome_reward(ROLLOUT, [span], CreditRules()).value == expected
 
 
+async def later(task, output):
+    return 0.25
+
+
+def test_it_may_be_async_and_its_values_have_the_version_of_the_run():
+    span = Scorer(later, "judge").score(ROLLOUT)
+    assert is_scored([span], "judge")
+    assert not is_scored([span])
+    assert outcome_reward(ROLLOUT, [span], CreditRules(version="judge")).value == 0.25
+    nothing = outcome_reward(ROLLOUT, [span], CreditRules(version="other"))
+    assert nothing.rule == "unscored: no reward of version 'other' was recorded"
+
+
 def test_one_that_raises_leaves_the_rollout_unscored_with_the_reason():
     scorer = Scorer(lambda task, output: task["nothing"])
     span = scorer.score(ROLLOUT)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from agentlightning.errors import ConfigError
-from agentlightning.records import Rollout, Run, Span
-from agentlightning.samples import CreditRules, outcome
+from agentlightning.records import AGENT_VERSION, Rollout, Run, Span
+from agentlightning.samples import CreditRules, outcome, unknown_version, versions_of
 from agentlightning.store import RolloutQuery, Store
 
 from agentlightning_sft.config import SFTConfig
@@ -45,11 +45,22 @@ def find_run(store: Store, named: str) -> Run:
     )
 
 
-def choose(store: Store, run: Run, config: SFTConfig) -> tuple[list[Rollout], Counter[str]]:
+def choose(
+    store: Store, run: Run, config: SFTConfig, rules: CreditRules
+) -> tuple[list[Rollout], Counter[str]]:
     """The rollouts to learn from, in the order they were made, and why the others are none.
 
     Only training rollouts that succeeded: what is learned from validation tasks cannot be validated
     on them.
+
+    Args:
+        store: holds the run.
+        run: whose rollouts to choose from.
+        config: how.
+        rules: which rewards count, of which version.
+
+    Raises:
+        ConfigError: they are to be chosen by rewards of a version that no rollout has.
     """
     dropped: Counter[str] = Counter()
     usable = []
@@ -60,8 +71,10 @@ def choose(store: Store, run: Run, config: SFTConfig) -> tuple[list[Rollout], Co
             dropped[f"rollouts that are {rollout.status}"] += 1
         else:
             usable.append(rollout)
-    chosen = _scored(store, usable)
+    chosen, versions = _scored(store, usable, rules)
     if config.reward_threshold is not None or config.best_per_task is not None:
+        if chosen and rules.version not in versions | {AGENT_VERSION}:
+            raise unknown_version(rules.version, versions, run.run_id)
         scored = [item.reward is not None for item in chosen]
         chosen = _keep(chosen, scored, "unscored rollouts", dropped)
     if (least := config.reward_threshold) is not None:
@@ -84,18 +97,22 @@ def _all_rollouts(store: Store, run_id: str) -> Iterator[Rollout]:
             return
 
 
-def _scored(store: Store, rollouts: Sequence[Rollout]) -> list[Scored]:
-    scored = []
+def _scored(
+    store: Store, rollouts: Sequence[Rollout], rules: CreditRules
+) -> tuple[list[Scored], set[str]]:
+    """The rollouts with their outcomes, and the versions of rewards that there are."""
+    scored: list[Scored] = []
+    versions: set[str] = set()
     for start in range(0, len(rollouts), _PAGE):
         page = rollouts[start : start + _PAGE]
         spans: dict[str, list[Span]] = {rollout.rollout_id: [] for rollout in page}
         for span in store.spans(list(spans), kinds=["reward"]):
             spans[span.rollout_id].append(span)
+            versions |= versions_of([span])
         scored += [
-            Scored(rollout, outcome(rollout, spans[rollout.rollout_id], CreditRules()))
-            for rollout in page
+            Scored(rollout, outcome(rollout, spans[rollout.rollout_id], rules)) for rollout in page
         ]
-    return scored
+    return scored, versions
 
 
 def _keep(

@@ -67,6 +67,7 @@ class RecordedRun:
         tokenizer: of the model that is trained; recorded ids of another are of no use.
         tokenise: for calls without usable ids.
         agents: names of the agents to learn from; None for all.
+        reward_version: the version of rewards that rollouts are chosen by.
     """
 
     def __init__(
@@ -76,18 +77,19 @@ class RecordedRun:
         tokenizer: Any,
         tokenise: ChatTokeniser,
         agents: Sequence[str] | None,
+        reward_version: str,
     ) -> None:
         self._store = store
         self._config = config
         self._tokenizer = tokenizer
         self._tokenise = tokenise
         patterns = exact_agents(agents) if agents else None
-        self._rules = CreditRules(agents=patterns, need_reward=False)
+        self._rules = CreditRules(agents=patterns, version=reward_version, need_reward=False)
 
     def examples(self, named: str) -> Examples:
         """All examples of the run of that id or name."""
         run = find_run(self._store, named)
-        chosen, dropped = choose(self._store, run, self._config)
+        chosen, dropped = choose(self._store, run, self._config, self._rules)
         made = Examples(dropped=dropped)
         for start in range(0, len(chosen), _PAGE):
             page = chosen[start : start + _PAGE]

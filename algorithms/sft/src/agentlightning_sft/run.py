@@ -92,7 +92,12 @@ class FineTuning:
         examples = Examples()
         if config.source_run is not None:
             recorded = RecordedRun(
-                ctx.store, config, self._tokenizer, self._tokenise, ctx.config.trained_agents
+                ctx.store,
+                config,
+                self._tokenizer,
+                self._tokenise,
+                ctx.config.trained_agents,
+                ctx.config.reward_version,
             )
             examples.add(recorded.examples(config.source_run))
         examples.add(chat_examples(ctx.train, self._tokenise, "train_dataset"))

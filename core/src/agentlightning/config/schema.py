@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agentlightning.algorithm import Budget
-from agentlightning.records import JSON, RolloutConfig
+from agentlightning.records import AGENT_VERSION, JSON, RolloutConfig
 from agentlightning.store.opening import default_url
 
 
@@ -109,6 +109,8 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         store: the store's URL; else ``AGENTLIGHTNING_STORE``. run_name: the run's name in it.
         train_dataset: tasks. eval_dataset: validation tasks, not trained on.
         reward_function: ``f(task, output)`` or ``f(task, output, rollout)``, or ``"module:name"``.
+        reward_version: the version of rewards that the run reads, and that its reward function's values
+            are recorded as: ``"agent"``, or the version of an ``agl rescore``.
         endpoint: where agents find the model that the run serves.
         engine: a name, a URL, or ``{"name": …, …its options}``.
         adapters: options by adapter name.
@@ -129,6 +131,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     train_dataset: Any = None
     eval_dataset: Any = None
     reward_function: Any = None
+    reward_version: str = AGENT_VERSION
     runners: RunnersConfig = msgspec.field(default_factory=RunnersConfig)
     endpoint: EndpointConfig = msgspec.field(default_factory=EndpointConfig)
     engine: str | dict[str, Any] | None = None

@@ -17,6 +17,7 @@ from agentlightning.recording.ids import new_span_id, root_span_id_of, trace_id_
 from agentlightning.recording.recorder import exception_event
 from agentlightning.recording.sink import Sink
 from agentlightning.records import (
+    AGENT_VERSION,
     JSON,
     AttemptKey,
     Resolver,
@@ -94,7 +95,7 @@ def reward_span(
     source: RewardSource,
     agent: str | None = None,
     span_id: str | None = None,
-    version: str = "agent",
+    version: str = AGENT_VERSION,
     failure: Exception | None = None,
 ) -> Span:
     """The span of a reward: ``True`` is 1.0, ``False`` 0.0.

@@ -44,6 +44,7 @@ from agentlightning.records.runs import (
     RunStatus,
 )
 from agentlightning.records.spans import (
+    AGENT_VERSION,
     Api,
     Choice,
     LLMCall,
@@ -56,6 +57,7 @@ from agentlightning.records.spans import (
 )
 
 __all__ = [
+    "AGENT_VERSION",
     "ATTEMPT_OVER",
     "JSON",
     "LLM",

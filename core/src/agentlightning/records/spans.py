@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from agentlightning.records.base import Int64, Part, Record
 from agentlightning.records.codec import JSON
@@ -22,6 +22,9 @@ SpanKind = Literal[
 ]
 SpanStatus = Literal["ok", "error", "unset"]
 Api = Literal["chat", "completions", "responses", "messages"]
+AGENT_VERSION: Final = "agent"
+"""The version of the rewards that belong to a run from the start; a re-score adds others."""
+
 RewardSource = Literal["function", "returned", "emitted"]
 
 
@@ -108,5 +111,5 @@ class Reward(Part, frozen=True, kw_only=True):
     name: str = "reward"
     agent: str | None = None
     span_id: str | None = None
-    version: str = "agent"
+    version: str = AGENT_VERSION
     source: RewardSource = "emitted"

@@ -11,6 +11,8 @@ from agentlightning.samples.rewards import (
     outcome_reward,
     outcomes,
     rewards,
+    unknown_version,
+    versions_of,
 )
 from agentlightning.samples.transitions import exact_agents, transitions
 from agentlightning.samples.types import (
@@ -50,5 +52,7 @@ __all__ = [
     "rewards",
     "rows",
     "transitions",
+    "unknown_version",
+    "versions_of",
     "why_empty",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from agentlightning.records import Rollout, Span
+from agentlightning.records import AGENT_VERSION, Rollout, Span
 from agentlightning.samples.calls import RecordedCall, agent_name, final_spans, is_retry
 from agentlightning.samples.failures import failure_of
 from agentlightning.samples.merging import Placement
@@ -100,10 +100,16 @@ def _about_rewards(rollout: Rollout, mine: Sequence[Span], rules: CreditRules) -
     ]
     if ours:
         return
-    yield (
-        f"no reward {rules.reward_name!r} was recorded: return a number from the agent, call "
-        "emit_reward in it, or give a reward_function"
-    )
+    if rules.version == AGENT_VERSION:
+        yield (
+            f"no reward {rules.reward_name!r} was recorded: return a number from the agent, call "
+            "emit_reward in it, or give a reward_function"
+        )
+    else:
+        yield (
+            f"no reward {rules.reward_name!r} of version {rules.version!r} was recorded: give one with "
+            f"agl rescore {rollout.run_id} --version {rules.version}, or name another reward_version"
+        )
     seen = sorted({(item.name, item.version) for item in readings})
     if seen:
         listed = ", ".join(f"{name!r} (version {version!r})" for name, version in seen)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple, cast
 
 from agentlightning import semconv
-from agentlightning.errors import RewardError
-from agentlightning.records import Reward, RewardSource, Rollout, Span
+from agentlightning.errors import ConfigError, RewardError
+from agentlightning.records import AGENT_VERSION, Reward, RewardSource, Rollout, Span
 from agentlightning.samples.calls import final_spans
 from agentlightning.samples.failures import failure_of
 from agentlightning.samples.types import CreditRules, Fidelity, OutcomeReward
@@ -48,7 +48,7 @@ def read_rewards(spans: Iterable[Span]) -> list[RewardReading]:
     return [_read(span) for span in sorted(found, key=lambda span: (span.start_ns, span.index))]
 
 
-def rewards(spans: Iterable[Span], version: str = "agent") -> list[Reward]:
+def rewards(spans: Iterable[Span], version: str = AGENT_VERSION) -> list[Reward]:
     """The rewards of one version, in the order they were given; those without a value left out.
 
     Args:
@@ -96,8 +96,23 @@ def outcome_reward(rollout: Rollout, spans: Sequence[Span], rules: CreditRules) 
     """
     candidates = _outcome_readings(rollout, spans, rules.version).get(rules.reward_name)
     if not candidates:
-        return OutcomeReward(value=None, rule="unscored: no reward was recorded")
+        of_version = "" if rules.version == AGENT_VERSION else f" of version {rules.version!r}"
+        return OutcomeReward(value=None, rule=f"unscored: no reward{of_version} was recorded")
     return _choose(candidates)
+
+
+def unknown_version(version: str, there: Collection[str], run_id: str) -> ConfigError:
+    """The error for a version of rewards that no rollout of a run has."""
+    return ConfigError(
+        f"reward version: no rollout of run {run_id} has a reward of version {version!r}; there are: "
+        f"{', '.join(sorted(there)) or 'none'}. Name one of them, or score the run's rollouts under a "
+        f"new one: agl rescore {run_id} --reward module:function --version {version}"
+    )
+
+
+def versions_of(spans: Iterable[Span]) -> set[str]:
+    """The versions of the rewards among the spans."""
+    return {reading.version for reading in read_rewards(spans)}
 
 
 def outcomes(rollout: Rollout, spans: Sequence[Span], rules: CreditRules) -> dict[str, float]:
@@ -158,7 +173,7 @@ def _read(span: Span) -> RewardReading:
     return RewardReading(
         span=span,
         name=name,
-        version=str(attributes.get(semconv.REWARD_VERSION) or "agent"),
+        version=str(attributes.get(semconv.REWARD_VERSION) or AGENT_VERSION),
         source=cast("RewardSource", source) if source in _RANK else "emitted",
         agent=attributes.get(semconv.REWARD_AGENT),
         step=attributes.get(semconv.REWARD_SPAN),

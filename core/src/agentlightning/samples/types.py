@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from agentlightning.records import Floats, Mode, Part, Record, RewardSource, Tokens
+from agentlightning.records import AGENT_VERSION, Floats, Mode, Part, Record, RewardSource, Tokens
 from agentlightning.samples.reasons import Reason
 
 Level = Literal["transition", "trajectory"]
@@ -29,7 +29,7 @@ class CreditRules(Part, frozen=True, kw_only=True):
     """
 
     reward_name: str = "reward"
-    version: str = "agent"
+    version: str = AGENT_VERSION
     agents: tuple[str, ...] | None = None
     temperature: float | None = None
     gamma: float = 0.0

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from agentlightning.algorithm import (
     AlgorithmContext,
     Evaluation,
@@ -17,9 +19,10 @@ from agentlightning.algorithm import (
 )
 from agentlightning.config import Config
 from agentlightning.engine import Engine, Weights
-from agentlightning.errors import BudgetExhausted, Interrupted
+from agentlightning.errors import AlgorithmError, BudgetExhausted, Interrupted
 from agentlightning.plugins import plugins
 from agentlightning.records import (
+    AGENT_VERSION,
     JSON,
     LLM,
     Mode,
@@ -151,7 +154,7 @@ class RunContext(AlgorithmContext):
         group = key or uuid.uuid4().hex
         self._check_budget(len(tasks) * n, group)
         limits_of_each = config or self.config.rollout
-        rules, limits = rules or CreditRules(), limits or Limits()
+        rules, limits = self._versioned(rules or CreditRules()), limits or Limits()
         requests = [
             RolloutRequest(
                 input=task,
@@ -197,6 +200,16 @@ class RunContext(AlgorithmContext):
             )
         self.log(metrics_of(evaluation), step)
         return evaluation
+
+    def _versioned(self, rules: CreditRules) -> CreditRules:
+        """The rules with the version of rewards that the configuration names."""
+        version = self.config.reward_version
+        if rules.version not in (AGENT_VERSION, version):
+            raise AlgorithmError(
+                f"{self.config.algorithm} asks for rewards of version {rules.version!r} and the "
+                f"configuration for {version!r}; name the version as reward_version only"
+            )
+        return replace(rules, version=version)
 
     def _account(self, result: RolloutResult) -> None:
         self._parts.spending.add(result.rollout, result.spans)

@@ -49,14 +49,19 @@ class ResultBuilder:
         spans: dict[str, list[Span]] = {rollout.rollout_id: [] for rollout in rollouts}
         for span in self._store.spans(list(spans)):
             spans[span.rollout_id].append(span)
-        unscored = [rollout for rollout in rollouts if not is_scored(spans[rollout.rollout_id])]
-        scores = [score for rollout in unscored if (score := self._scorer.score(rollout))]
+        scorer = self._scorer
+        scores = [
+            score
+            for rollout in rollouts
+            if not is_scored(spans[rollout.rollout_id], scorer.version)
+            and (score := scorer.score(rollout))
+        ]
         self._store.add_spans(scores)
         for span in scores:
             spans[span.rollout_id].append(span)
         results = [_result(rollout, spans[rollout.rollout_id], shape) for rollout in rollouts]
         self._store.set_rewards({result.rollout.rollout_id: result.reward for result in results})
-        self._scorer.raise_refusal()
+        scorer.raise_refusal()
         return results
 
 

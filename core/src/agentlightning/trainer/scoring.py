@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,7 +15,8 @@ from agentlightning.agent import load_object
 from agentlightning.config import Config
 from agentlightning.errors import AgentError, ConfigError, RewardError
 from agentlightning.recording.attempt import reward_span
-from agentlightning.records import JSON, Rollout, Span
+from agentlightning.records import AGENT_VERSION, JSON, Rollout, Span
+from agentlightning.runner.event_loop import shared_loop
 
 logger = logging.getLogger("agentlightning.trainer")
 
@@ -21,38 +24,54 @@ _WITHOUT_ROLLOUT, _WITH_ROLLOUT = 2, 3
 
 
 class Scorer:
-    """Calls the reward function on finished rollouts, in the trainer's process.
+    """Calls the reward function on finished rollouts, in the trainer's process, from any thread.
 
-    ``f(task, output)`` or ``f(task, output, rollout)``. None means unscored. A function that raises
-    leaves the rollout unscored too, never taken for 0.0; one that gives something else than a number
-    ends the run. All that is recorded with its reason, so that a number the agent gave itself does not
-    step in, and ``agl explain`` tells it.
+    ``f(task, output)`` or ``f(task, output, rollout)``, sync or async. None means unscored. A function
+    that raises leaves the rollout unscored too, never taken for 0.0; one that gives something else than
+    a number ends the run. All that is recorded with its reason, so that a number the agent gave itself
+    does not step in, and ``agl explain`` tells it.
+
+    Args:
+        function: the reward function; None leaves rewards to the agent.
+        version: what the rewards are recorded as.
+        statuses: which rollouts are scored.
 
     Attributes:
         crashes: how often the function raised.
     """
 
-    def __init__(self, function: Callable[..., Any] | None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any] | None,
+        version: str = AGENT_VERSION,
+        *,
+        statuses: Collection[str] = ("succeeded",),
+    ) -> None:
         self._function = function
         self._arguments = 0 if function is None else _arguments_taken(function)
-        self.crashes = 0
+        self._statuses = statuses
+        self._lock = threading.Lock()
         self._refusal: RewardError | None = None
+        self.version = version
+        self.crashes = 0
 
     def score(self, rollout: Rollout) -> Span | None:
-        """The reward span of a rollout that succeeded, or None when there is nothing to record."""
-        if self._function is None or rollout.status != "succeeded":
+        """The reward span of a rollout, or None when there is nothing to record."""
+        if self._function is None or rollout.status not in self._statuses:
             return None
         arguments = (rollout.input, rollout.output, rollout)
         try:
             value = self._function(*arguments[: self._arguments])
+            if inspect.isawaitable(value):
+                value = asyncio.run_coroutine_threadsafe(_awaited(value), shared_loop()).result()
         except Exception as error:  # noqa: BLE001 - user code; one bad score must not end the run
             self._report_crash(rollout, error)
-            return _reward(rollout, None, failure=error)
+            return self._reward(rollout, None, failure=error)
         try:
-            return _reward(rollout, value)
+            return self._reward(rollout, value)
         except RewardError as error:
             self._refusal = self._refusal or error
-            return _reward(rollout, None, failure=error)
+            return self._reward(rollout, None, failure=error)
 
     def raise_refusal(self) -> None:
         """End the run if the function gave something that is no reward.
@@ -65,29 +84,36 @@ class Scorer:
 
     def _report_crash(self, rollout: Rollout, error: Exception) -> None:
         """With a traceback the first time only: a function that fails once often fails always."""
-        self.crashes += 1
+        with self._lock:
+            self.crashes += 1
+            crashes = self.crashes
         logger.warning(
             "reward_function raised %s: %s on rollout %s, which is left unscored (%d so far)",
             type(error).__name__,
             error,
             rollout.rollout_id,
-            self.crashes,
-            exc_info=error if self.crashes == 1 else None,
+            crashes,
+            exc_info=error if crashes == 1 else None,
         )
 
+    def _reward(self, rollout: Rollout, value: object, failure: Exception | None = None) -> Span:
+        return reward_span(rollout.key, value, source="function", version=self.version, failure=failure)
 
-def _reward(rollout: Rollout, value: object, failure: Exception | None = None) -> Span:
-    return reward_span(rollout.key, value, source="function", failure=failure)
 
-
-def is_scored(spans: Iterable[Span]) -> bool:
+def is_scored(spans: Iterable[Span], version: str = AGENT_VERSION) -> bool:
     """Whether a reward function gave the attempt of these spans its score, and did not fail."""
     return any(
         span.kind == "reward"
         and span.attributes.get(semconv.REWARD_SOURCE) == "function"
+        and span.attributes.get(semconv.REWARD_VERSION, AGENT_VERSION) == version
         and span.status == "ok"
         for span in spans
     )
+
+
+async def _awaited(value: Awaitable[Any]) -> Any:
+    """A coroutine of anything that can be awaited."""
+    return await value
 
 
 def reward_function(
@@ -102,13 +128,22 @@ def reward_function(
     Raises:
         ConfigError: it is no function, or the built-in agent would never get a reward.
     """
-    given = config.reward_function
+    given, version = config.reward_function, config.reward_version
     if given is not None:
-        return _checked(given), f"rewards: {given if isinstance(given, str) else _name(given)}"
+        named = given if isinstance(given, str) else _name(given)
+        return _checked(given), f"rewards: {named}, as version {version!r}"
     needs_rewards = getattr(config.options, "needs_rewards", False)
     run_on = [*(tasks if needs_rewards else ()), *validation]
-    if config.agent is not None:
+    if config.agent is not None and version == AGENT_VERSION:
         return None, "rewards: what the agent returns or emits"
+    if config.agent is not None:
+        if needs_rewards:
+            raise ConfigError(
+                f"reward_version: {version!r} is not that of the agent's own rewards, which is "
+                f"{AGENT_VERSION!r}, so the run would have none; give the reward_function whose values "
+                "are to be recorded as that version, or leave it out"
+            )
+        return None, f"rewards: those that were recorded as version {version!r}"
     if run_on and all(isinstance(task, Mapping) and "answer" in task for task in run_on):
         return equals_answer, "rewards: 1 where the output equals the row's `answer`, else 0"
     if not needs_rewards:

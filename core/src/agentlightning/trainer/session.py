@@ -106,7 +106,7 @@ def session(
         closing.callback(cancel_unfinished, store, run.run_id)
         runners = Runners(config, store, run, settings)
         closing.callback(runners.stop)
-        scorer = Scorer(score)
+        scorer = Scorer(score, config.reward_version)
         parts = Parts(
             store=store,
             serving=serving,

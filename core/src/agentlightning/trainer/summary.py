@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from agentlightning.records import JSON, ResourcesVersion, Run
+from agentlightning.records import AGENT_VERSION, JSON, ResourcesVersion, Run
 from agentlightning.store import Metrics, Store
 from agentlightning.trainer.trouble import told_trouble
 
@@ -41,7 +41,7 @@ def validation_rewards(metrics: Sequence[Metrics]) -> list[tuple[int, float]]:
     return [(m.step, m.values["val/reward"]) for m in metrics if "val/reward" in m.values]
 
 
-def summarise(store: Store, run: Run, peak_memory_mb: float) -> dict[str, JSON]:
+def summarise(store: Store, run: Run, peak_memory_mb: float, reward_version: str) -> dict[str, JSON]:
     """The run in a dozen numbers."""
     metrics = store.metrics(run.run_id)
     validated = validation_rewards(metrics)
@@ -55,6 +55,7 @@ def summarise(store: Store, run: Run, peak_memory_mb: float) -> dict[str, JSON]:
         "run_id": run.run_id,
         "run_name": run.name,
         "status": run.status,
+        "reward_version": reward_version,
         "reward_before": validated[0][1] if validated else None,
         "reward_after": validated[-1][1] if validated else None,
         "seconds": round(spent["seconds"], 1),
@@ -78,7 +79,9 @@ def print_summary(
     table = Table(show_header=False, box=None, pad_edge=False)
     before, after = summary["reward_before"], summary["reward_after"]
     if before is not None and after is not None:
-        table.add_row("validation reward", f"{before:.3f} before, {after:.3f} after")
+        version = summary["reward_version"]
+        of_version = "" if version == AGENT_VERSION else f" (version {version})"
+        table.add_row("validation reward", f"{before:.3f} before, {after:.3f} after{of_version}")
     table.add_row(
         "spent",
         f"{summary['seconds']:.0f} s, {summary['rollouts']} rollouts, "

@@ -107,7 +107,7 @@ class Trainer:
             with (
                 self._resumable(run),
                 occupied(run_dir, run.run_id),
-                _documented(store, run, run_dir) as summary,
+                _documented(store, run, run_dir, config.reward_version) as summary,
             ):
                 self._say_where(run, settings)
                 with session(
@@ -183,14 +183,16 @@ class Trainer:
 
 
 @contextmanager
-def _documented(store: Store, run: Run, run_dir: Path) -> Iterator[dict[str, JSON]]:
+def _documented(
+    store: Store, run: Run, run_dir: Path, reward_version: str
+) -> Iterator[dict[str, JSON]]:
     """Whatever happens inside, leave the run with its status, its summary and its reward curve."""
     memory = MemoryWatch()
     summary: dict[str, JSON] = {}
 
     def document(status: RunStatus) -> None:
         ended = store.set_run_status(run.run_id, status)
-        summary.update(summarise(store, ended, memory.stop()))
+        summary.update(summarise(store, ended, memory.stop(), reward_version))
         write_summary(run_dir, summary)
         draw_reward_curve(store, ended, run_dir / CURVE_FILE)
 
