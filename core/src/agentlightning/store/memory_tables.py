@@ -1,7 +1,7 @@
 """The tables of the store in memory: dictionaries, and heaps for what has to be found in order.
 
-Spans and resources are kept packed. That makes them a third of the size, and nobody's later change to
-a dict that was recorded reaches the record.
+Resources are kept packed, so that nobody's later change to a dict reaches them. Spans have a file of
+their own, :mod:`~agentlightning.store.memory_spans`.
 """
 
 # ruff: noqa: D102  (Tables says what each method does)
@@ -29,10 +29,9 @@ from agentlightning.records import (
     Span,
     SpanKind,
     from_json,
-    from_msgpack,
     to_json,
-    to_msgpack,
 )
+from agentlightning.store.memory_spans import MemorySpans
 from agentlightning.store.tables import Answer, Tables, read_cursor
 from agentlightning.store.types import Metrics, Page, RolloutQuery, Statistics, Worker
 
@@ -52,8 +51,7 @@ class MemoryTables(Tables):
         self._queues: defaultdict[str, _Queue] = defaultdict(_Queue)
         self._attempts: defaultdict[str, list[Attempt]] = defaultdict(list)
         self._leases: list[tuple[float, str, int]] = []
-        self._spans: defaultdict[AttemptKey, _Spans] = defaultdict(_Spans)
-        self._arrived = 0
+        self._spans = MemorySpans()
         self._resources: defaultdict[str, list[bytes]] = defaultdict(list)
         self._latest: dict[str, int] = {}
         self._workers: dict[str, Worker] = {}
@@ -214,27 +212,15 @@ class MemoryTables(Tables):
     # --- spans ----------------------------------------------------------------------------
 
     def insert_spans(self, spans: Iterable[Span]) -> int:
-        packed = [(span, to_msgpack(span)) for span in spans]  # all, before any is kept
-        before = self._arrived
-        for span, data in packed:
-            kept = self._spans[AttemptKey(span.rollout_id, span.attempt)]
-            if span.span_id not in kept.ids:
-                self._arrived += 1
-                kept.ids.add(span.span_id)
-                kept.rows.append((self._arrived, span.kind, data))
-        return self._arrived - before
+        return self._spans.add(spans)
+
+    def known_spans(self, key: AttemptKey, span_ids: Collection[str]) -> set[str]:
+        return self._spans.known(key, span_ids)
 
     def spans(
         self, rollout_id: str, attempts: Collection[int], kinds: Collection[SpanKind] | None
     ) -> list[Span]:
-        keys = [AttemptKey(rollout_id, number) for number in attempts]
-        found = [row for key in keys if key in self._spans for row in self._spans[key].rows]
-        found.sort(key=lambda row: row[0])
-        return [
-            replace(from_msgpack(data, Span), index=index)
-            for index, kind, data in found
-            if kinds is None or kind in kinds
-        ]
+        return self._spans.of([AttemptKey(rollout_id, number) for number in attempts], kinds)
 
     # --- resources ------------------------------------------------------------------------
 
@@ -286,7 +272,7 @@ class MemoryTables(Tables):
             rollouts[rollout.status] += 1
             for attempt in self._attempts.get(rollout.rollout_id, ()):
                 attempts[attempt.status] += 1
-                spans += len(self._spans[attempt.key].rows) if attempt.key in self._spans else 0
+                spans += self._spans.count(attempt.key)
         late = sum(self._late.values()) if run_id is None else self._late.get(run_id, 0)
         return Statistics(rollouts=rollouts, attempts=attempts, spans=spans, late_results=late)
 
@@ -313,11 +299,3 @@ class _Queue:
         entry = heapq.heappop(self._heap)
         self._inside.discard(entry[2])
         return entry
-
-
-class _Spans:
-    """The spans of one attempt: arrival number, kind and packed span."""
-
-    def __init__(self) -> None:
-        self.ids: set[str] = set()
-        self.rows: list[tuple[int, SpanKind, bytes]] = []

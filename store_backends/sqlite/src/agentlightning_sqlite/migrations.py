@@ -117,7 +117,7 @@ def _002_rollouts(db: Database) -> None:
 
 @_step
 def _003_spans(db: Database) -> None:
-    """Spans in order of arrival; ``call`` is the LLM call, packed."""
+    """Spans in order of arrival; ``call`` is the LLM call, as MessagePack."""
     db.table("spans").create(
         {
             "seq": int,
@@ -159,6 +159,17 @@ def _004_bookkeeping(db: Database) -> None:
         pk="run_id",
         not_null=("queued", "over", "late_results"),
         defaults={"queued": 0, "over": 0, "late_results": 0},
+    )
+
+
+@_step
+def _005_packed_calls(db: Database) -> None:
+    """Calls as the difference to an earlier one of their attempt; an index to find those quickly.
+
+    Calls that were stored whole stay as they are, and are read. Versions before cannot read the others.
+    """
+    db.execute(
+        "create index spans_with_call on spans (rollout_id, attempt, seq) where call is not null"
     )
 
 

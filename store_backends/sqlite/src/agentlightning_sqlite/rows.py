@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from agentlightning.records import (
     JSON,
     Attempt,
+    AttemptKey,
     LLMCall,
     Rollout,
     RolloutConfig,
@@ -15,9 +16,7 @@ from agentlightning.records import (
     Span,
     SpanEvent,
     from_json,
-    from_msgpack,
     to_json,
-    to_msgpack,
 )
 
 Row: TypeAlias = tuple[Any, ...]
@@ -149,8 +148,8 @@ def attempt_of(row: Row) -> Attempt:
     )
 
 
-def span_row(span: Span) -> Row:
-    """The columns ``SPAN``."""
+def span_row(span: Span, call: bytes | None) -> Row:
+    """The columns ``SPAN``, the last of them the packed call."""
     return (
         span.rollout_id,
         span.attempt,
@@ -164,12 +163,28 @@ def span_row(span: Span) -> Row:
         span.end_ns,
         text(span.attributes) if span.attributes else _EMPTY,
         text(span.events) if span.events else None,
-        None if span.call is None else to_msgpack(span.call),
+        call,
     )
 
 
-def span_of(row: Row) -> Span:
-    """A span from ``seq`` and the columns ``SPAN``."""
+def key_in(row: Row) -> AttemptKey:
+    """The attempt of a row of ``seq`` and the columns ``SPAN``."""
+    return AttemptKey(row[1], row[2])
+
+
+def span_id_in(row: Row) -> str:
+    """The span id of such a row."""
+    return str(row[3])
+
+
+def call_in(row: Row) -> bytes | None:
+    """The packed call of such a row."""
+    call: bytes | None = row[-1]
+    return call
+
+
+def span_of(row: Row, call: LLMCall | None) -> Span:
+    """A span from such a row and its call."""
     (
         seq,
         rollout_id,
@@ -184,7 +199,7 @@ def span_of(row: Row) -> Span:
         end_ns,
         attributes,
         events,
-        call,
+        _,
     ) = row
     return Span(
         index=seq,
@@ -200,7 +215,7 @@ def span_of(row: Row) -> Span:
         end_ns=end_ns,
         attributes={} if attributes == _EMPTY else from_json(attributes, dict),
         events=() if events is None else from_json(events, tuple[SpanEvent, ...]),
-        call=None if call is None else from_msgpack(call, LLMCall),
+        call=call,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 """The number of steps in ``migrations``; kept in a file as SQLite's ``user_version``."""
 
 

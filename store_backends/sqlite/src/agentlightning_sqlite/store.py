@@ -73,10 +73,9 @@ class SqliteStore(TableStore):
     @contextmanager
     def _writing(self) -> Iterator[SqliteTables]:
         with self._transaction("begin immediate"):
-            changes: set[Changed] = set()
-            self._tables.changes = changes
             yield self._tables
             self._tables.count_changes()
+            changes = self._tables.changes
         self.watchers.notify(changes)
 
     @contextmanager
@@ -85,8 +84,10 @@ class SqliteStore(TableStore):
             self._check_usable()
             self._connection.execute(begin)
             try:
+                self._tables.begun()
                 yield
                 self._connection.execute("commit")
+                self._tables.committed()
             except BaseException:
                 if self._connection.in_transaction:  # a full disk has rolled back by itself
                     self._connection.execute("rollback")
@@ -95,7 +96,7 @@ class SqliteStore(TableStore):
 
     def _foreign_look(self) -> dict[Changed, int] | None:
         with self._transaction("begin"):
-            version = self._tables.data_version()
+            version = self._tables.version
             if version == self._version:
                 return None
             self._version = version

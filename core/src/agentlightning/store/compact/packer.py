@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, TypeAlias
 
 from agentlightning.records import AttemptKey, Span
@@ -12,7 +12,7 @@ from agentlightning.store.compact.delta import Base, shared_with, write
 from agentlightning.store.compact.parts import Parts
 from agentlightning.store.compact.reading import read_parts
 
-Stored: TypeAlias = Callable[[AttemptKey], Iterable[tuple[str, bytes]]]
+Stored: TypeAlias = Callable[[AttemptKey], Iterable[tuple[str, bytes | None]]]
 """The calls stored of an attempt, in order of arrival: span id and packed call."""
 
 Bases: TypeAlias = tuple[Base, ...]
@@ -91,11 +91,10 @@ class Packing:
     after :meth:`keep`; so a rollback forgets by doing nothing.
 
     A reference is good only while the span it leads to is stored with the content it was packed with.
-    So a backend, within its transaction and before :meth:`pack`:
-
-    1. locks each attempt it packs for, until it commits, against others that insert spans there;
-    2. looks up which of the span ids are stored already (and which come twice) and leaves those out,
-       since ``insert … on conflict do nothing`` would keep the older row of the same id.
+    So a backend, within its transaction and before it packs, locks each attempt, until it commits,
+    against others that insert spans there (SQLite has one writer anyhow); and it packs and inserts
+    only spans that are new, which :meth:`pack_new` sees to: ``insert … on conflict do nothing`` would
+    keep an older row of the same id.
     """
 
     def __init__(self, packer: CallPacker, stored: Stored, generation: int) -> None:
@@ -107,6 +106,28 @@ class Packing:
     def pack(self, spans: Iterable[Span]) -> list[bytes | None]:
         """What to store for each span's call; None for a span without. All are new to the store."""
         return [self._pack(span) for span in spans]
+
+    def pack_new(
+        self, spans: Iterable[Span], known: Callable[[AttemptKey, Collection[str]], Collection[str]]
+    ) -> list[tuple[Span, bytes | None]]:
+        """The spans to insert, and what to store for each one's call.
+
+        Args:
+            spans: what is to be added; ids may come again, or be stored already.
+            known: which of these spans of an attempt are stored, with or without a call.
+
+        Returns:
+            Each id once, the first that came. Of spans without a call some may be stored already.
+        """
+        first: dict[tuple[AttemptKey, str], Span] = {}
+        with_call: defaultdict[AttemptKey, list[str]] = defaultdict(list)
+        for span in spans:
+            key = AttemptKey(span.rollout_id, span.attempt)
+            if first.setdefault((key, span.span_id), span) is span and span.call is not None:
+                with_call[key].append(span.span_id)
+        stored = {(key, name) for key, names in with_call.items() for name in known(key, names)}
+        new = [span for place, span in first.items() if place not in stored]
+        return list(zip(new, self.pack(new), strict=True))
 
     def keep(self) -> None:
         """The transaction is committed: later ones may refer to what it stored."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agentlightning.testing.store.calls import CallTests
 from agentlightning.testing.store.claims import ClaimTests
 from agentlightning.testing.store.endings import EndingTests
 from agentlightning.testing.store.leases import LeaseTests
@@ -23,6 +24,7 @@ class StoreConformance(
     EndingTests,
     TurnoverTests,
     SpanTests,
+    CallTests,
     ResourceTests,
     RepeatTests,
     TransferTests,
