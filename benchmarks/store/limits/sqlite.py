@@ -1,7 +1,4 @@
-"""What the ground under a store can do at most, measured in the same run as the store.
-
-A figure that misses its aim is explained by one of these, or it is not explained.
-"""
+"""Bare ``sqlite3`` with the same tables, settings and rows, and nothing of ours in between."""
 
 from __future__ import annotations
 
@@ -14,11 +11,10 @@ from agentlightning.store.opening import open_store
 
 from benchmarks.store import workload
 from benchmarks.store.figures import Figure, Stopwatch, median_rate
-from benchmarks.store.http_limits import of_http
 
 
 def of_sqlite(folder: Path, sizes: workload.Sizes) -> Iterator[Figure]:
-    """Bare ``sqlite3`` with the same tables, settings and rows, and nothing of ours in between."""
+    """The rows that the store makes of its spans, and the fewest statements of a turnover."""
     rows = _rows_of_spans(folder / "rows.db", sizes.spans)
     paths = (folder / f"bare-{number}.db" for number in range(2 * sizes.repeats))
     adding = median_rate(sizes.spans, sizes.repeats, lambda: _add(next(paths), rows))
@@ -95,6 +91,3 @@ def _pair(connection: sqlite3.Connection, run_id: str) -> None:
         (name,),
     )
     run("commit")
-
-
-OF = {"sqlite": of_sqlite, "http_sqlite": of_http}
