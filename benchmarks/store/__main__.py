@@ -23,10 +23,10 @@ from benchmarks.store.figures import Line, progress
 from benchmarks.store.workload import FULL, QUICK, Sizes
 
 PARTS = (
+    measures.growing,  # first: memory that other parts have used and freed would hide its growth
     measures.adding,
     measures.claiming,
     measures.turning_over,
-    measures.growing,
     storage.storing,
 )
 
