@@ -41,7 +41,7 @@ class WaitingCalls:
         self._bells = Bells(store, asyncio.get_running_loop())
         self._held = Held()
         self._queues: dict[str | None, ClaimQueue] = {}
-        self._stopped: dict[str, float] = {}
+        self._stopped: dict[tuple[str, str | None], float] = {}
         self.calls: dict[str, Waiting] = {
             ops.CLAIM.name: self._claim,
             ops.STOP_WAITING.name: self._stop_waiting,
@@ -70,7 +70,7 @@ class WaitingCalls:
             reply = await self._workers.run(_look, self._store, ask)
             if reply.claims or not reply.run_is_open or not wait_s:
                 return reply
-        if self._has_stopped(ask.worker_id):
+        if self._has_stopped(ask):
             return m.Claims(claims=[])
         queue = await self._queue(ask.run_id)
         given = await self._held.until(queue.join(ask), wait_s, receive)
@@ -87,15 +87,17 @@ class WaitingCalls:
 
     async def _stop_waiting(self, ask: m.StopWaiting, caller: Caller, _receive: Receive) -> m.Done:
         now = time.monotonic()
-        self._stopped = {name: until for name, until in self._stopped.items() if until > now}
-        self._stopped[ask.worker_id] = now + _STOPPED_FOR_S
+        self._stopped = {which: until for which, until in self._stopped.items() if until > now}
+        self._stopped[ask.worker_id, caller.run_id] = now + _STOPPED_FOR_S
         for run_id, queue in self._queues.items():
             if caller.run_id in (None, run_id):
                 queue.stop_waiting(ask.worker_id)
         return m.Done()
 
-    def _has_stopped(self, worker_id: str) -> bool:
-        return self._stopped.get(worker_id, 0.0) > time.monotonic()
+    def _has_stopped(self, ask: m.ClaimWork) -> bool:
+        runs = (None, ask.run_id)  # whoever stopped it in every run, or in this one
+        until = max(self._stopped.get((ask.worker_id, run_id), 0.0) for run_id in runs)
+        return until > time.monotonic()
 
     # --- wait_over and changes --------------------------------------------------------------
 
