@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import fields
 
 from agentlightning.records import to_builtins
 
+_SCALARS: Final = (str, int, float, bool, type(None))
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
@@ -30,18 +32,24 @@ def fingerprint(*body: object) -> str:
 
 def _essence(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
-        tag = type(value).__struct_config__.tag
+        kind = type(value)
         told = {
-            field.encode_name: _essence(getattr(value, field.name))
-            for field in fields(value)
-            if getattr(value, field.name) != _default(field)
+            name: _essence(item)
+            for field, name, default in _fields_of(kind)
+            if (item := getattr(value, field)) != default
         }
-        return [tag, told]
+        return [kind.__struct_config__.tag, told]
     if isinstance(value, dict):
         return {key: _essence(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_essence(item) for item in value]
-    return to_builtins(value)
+    return value if isinstance(value, _SCALARS) else to_builtins(value)
+
+
+@lru_cache(maxsize=256)
+def _fields_of(kind: type[msgspec.Struct]) -> list[tuple[str, str, Any]]:
+    """Each field's name, its name in JSON, and its default."""
+    return [(field.name, field.encode_name, _default(field)) for field in fields(kind)]
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:
