@@ -178,6 +178,12 @@ def test_nobody_at_the_address_is_told_so(serving):
         store.runs()
 
 
+def test_a_server_that_speaks_no_tls_is_told_so(serving):
+    store = serving.client(url=serving.url.replace("http", "https"), retry_s=0.1)
+    with pytest.raises(StoreUnavailable, match=r"https:.*over TLS"):
+        store.runs()
+
+
 def test_a_result_that_comes_too_late_is_told_so_though_a_reply_is_lost(store, run_id, proxy, proxied):
     claim = claimed(store, run_id)
     store.finish([result(claim, FAILED)])

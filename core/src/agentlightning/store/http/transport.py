@@ -18,6 +18,7 @@ from urllib3.exceptions import (
     InvalidHeader,
     NewConnectionError,
     ReadTimeoutError,
+    SSLError,
 )
 
 from agentlightning.errors import StoreClosed, StoreUnavailable
@@ -164,6 +165,8 @@ def _explained(error: HTTPError) -> str:
     cause = error.__cause__ or error
     if isinstance(error, NewConnectionError | ConnectTimeoutError):
         return f"cannot be reached: {cause}"
+    if isinstance(error, SSLError):
+        return f"cannot be spoken to over TLS: {cause}"
     if isinstance(error, ReadTimeoutError):
         return f"gave no answer in time: {error}"
     return f"ended the connection without a whole answer: {cause}"
