@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 CORE_RANGE = "agentlightning>=2.0,<3"
 FURTHER_NAMES = {"grpo": "rl", "ppo": "rl"}
 # The names of distributions whose import name is another.
-DISTRIBUTIONS = {"yaml": "pyyaml"}
+DISTRIBUTIONS = {"google": "protobuf", "opentelemetry": "opentelemetry-proto", "yaml": "pyyaml"}
 # What the core uses where it is installed, and says what to install where it is not.
 OPTIONAL_OF_CORE = {"jinja2", "openai", "pyarrow"}
 
