@@ -209,9 +209,9 @@ def test_the_defaults_of_the_limits_are_those_of_the_code():
         f"{default_of(run, 'patience'):g} seconds unless",
         f"for more than {BUSY_S:g} seconds",
         f"requests of up to {Limits().body_bytes // 2**20} MB",
-        f"more than {default_of(serve, 'max_body_mb')} MB",
+        f"a single span of more than {default_of(serve, 'max_body_mb')} MB",
         f"up to {RolloutQuery().limit:,} rollouts",
-        f"{MAX_PAGE:,} at most",
+        f"{MAX_PAGE:,} at most in one reply",
         f"up to {Limits().page_bytes // 2**20} MB a page",
     ],
 )
