@@ -330,7 +330,8 @@ def learn(session: nox.Session, example: str, *arguments: str) -> None:
 def bench_store(session: nox.Session) -> None:
     """Measure every store; standard output has a JSON object a line, and aims go to standard error."""
     session.install(*CORE, *STORES)
-    session.run("python", "-m", "benchmarks.store", *session.posargs)
+    # nox would mix what goes to standard error into the figures.
+    session.run("python", "-m", "benchmarks.store", *session.posargs, stderr=sys.stderr)
 
 
 @nox.session(venv_backend="none", default=False)
