@@ -7,6 +7,7 @@ from collections import Counter
 from agentlightning import semconv
 from agentlightning.store import RolloutQuery
 from agentlightning.testing.store import request
+from journal import entries
 
 AHEAD = 40
 """Rollouts that wait in the queue while something is killed, so that it is always under load."""
@@ -66,3 +67,14 @@ def check_answers_were_kept(noted, attempts, spans):
     assert len({rollout_id for rollout_id, _, _ in results}) == len(results)
     for rollout_id, number, status in results:
         assert attempts[rollout_id][number - 1].status == status
+
+
+def check_runs(store, run_id, journals, *, steps=STEPS):
+    """Every rollout took one attempt: no claim and no result was lost with its reply, or made twice."""
+    rollouts = rollouts_of(store, run_id)
+    attempts = {name: store.attempts(name) for name in ids_of(rollouts)}
+    spans = list(store.spans(ids_of(rollouts), attempt="all"))
+    assert {rollout.attempt for rollout in rollouts} == {1}
+    check_each_ended_once(rollouts, attempts)
+    check_successes_are_complete(rollouts, spans, steps=steps)
+    check_answers_were_kept([entry for j in journals for entry in entries(j)], attempts, spans)

@@ -14,10 +14,7 @@ from journal import entries
 from nursery import Nursery
 from processes import doing, eventually
 from rollouts import (
-    STEPS,
-    check_answers_were_kept,
-    check_each_ended_once,
-    check_successes_are_complete,
+    check_runs,
     enqueue_ahead,
     ids_of,
     rollouts_of,
@@ -144,14 +141,3 @@ def check_that_all_go_on(journals):
     for journal in journals:
         before = len(entries(journal))
         eventually(lambda journal=journal, before=before: len(entries(journal)) > before)
-
-
-def check_runs(store, run_id, journals, *, steps=STEPS):
-    """Every rollout took one attempt: no claim and no result was lost with its reply, or made twice."""
-    rollouts = rollouts_of(store, run_id)
-    attempts = {name: store.attempts(name) for name in ids_of(rollouts)}
-    spans = list(store.spans(ids_of(rollouts), attempt="all"))
-    assert {rollout.attempt for rollout in rollouts} == {1}
-    check_each_ended_once(rollouts, attempts)
-    check_successes_are_complete(rollouts, spans, steps=steps)
-    check_answers_were_kept([entry for j in journals for entry in entries(j)], attempts, spans)

@@ -16,6 +16,6 @@ def main(url: str, run_id: str, journal: str, name: str) -> None:
     store = open_store(url)
     if pages := os.environ.get("CHECKPOINT_PAGES"):
         store._connection.execute(f"pragma wal_autocheckpoint = {pages}")
-    writer = Writer(store, run_id, name, random.Random(name))
+    writer = Writer(store, run_id, name, random.Random(name), patience_s=60.0)
     while True:
         noted.note(writer.write())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
-from agentlightning.records import AttemptKey, Data, Outcome, Span
+from agentlightning.records import AttemptKey, Choice, Data, Floats, LLMCall, Outcome, Span, Tokens
+from agentlightning.runner.patience import patiently
 from agentlightning.store import Claim, Result, Store
 from agentlightning.testing.store.making import request, span
 
@@ -13,22 +15,39 @@ QUEUED, STREAMED, LAST = 10, 20, 5
 """Rollouts of an enqueue, spans of an add_spans, spans of each finish."""
 
 _HELD = 6
+_LONGEST = 40
 _PADDING = "x" * 300
 LEASE_S = 600.0  # what dies here keeps its attempts: nobody takes them over
 
 
 class Writer:
-    """One process's writes to a run; each returns what is to be noted once the store has answered."""
+    """One process's writes to a run; each returns what is to be noted once the store has answered.
 
-    def __init__(self, store: Store, run_id: str, name: str, chance: random.Random) -> None:
-        self._store = store
+    Args:
+        store: where to write.
+        run_id: the run that several writers share; each has one of its own as well.
+        name: unlike any other writer's.
+        chance: what is written next.
+        patience_s: how long a write that finds the store away is repeated, the same one every time.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        run_id: str,
+        name: str,
+        chance: random.Random,
+        *,
+        patience_s: float = 0.0,
+    ) -> None:
+        self._store = cast("Store", _Patient(store, patience_s))
         self._run_id = run_id
         self._name = name
         self._chance = chance
         self._count = 0
         self._held: list[Claim] = []
         self._queued: list[str] = []
-        self._own_run = store.create_run(name, {}, key=name).run_id
+        self._own_run = self._store.create_run(name, {}, key=name).run_id
 
     def write(self) -> dict[str, Any]:
         """Make the next write, of a kind that chance picks."""
@@ -65,7 +84,7 @@ class Writer:
 
     def add_spans(self, name: str) -> dict[str, Any]:
         key = self._chance.choice(self._held).key
-        self._store.add_spans(_spans(key, name, STREAMED, of=STREAMED, last=False))
+        self._store.add_spans(streamed(key, name))
         return {"attempts": [key]}
 
     def finish(self, name: str) -> dict[str, Any]:
@@ -119,14 +138,73 @@ class Writer:
         return taken
 
 
-def _spans(key: AttemptKey, name: str, count: int, **told: Any) -> tuple[Span, ...]:
+class _Patient:
+    """A store whose every call is made again, the same one, while the store is away."""
+
+    def __init__(self, store: Store, patience_s: float) -> None:
+        self._store = store
+        self._patience_s = patience_s
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._store, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            return patiently(
+                lambda: method(*arguments, **options), what=name, deadline_s=self._patience_s
+            )
+
+        return call
+
+
+def streamed(key: AttemptKey, name: str) -> list[Span]:
+    """The spans that ``add_spans`` writes under a name, the first with a call to a model."""
+    return _spans(key, name, STREAMED, of=STREAMED, last=False)
+
+
+def last(key: AttemptKey, name: str, *, together: int) -> list[Span]:
+    """The spans an attempt is finished with under a name, one of so many attempts."""
+    return _spans(key, name, LAST, of=together * LAST, last=True)
+
+
+def _spans(key: AttemptKey, name: str, count: int, **told: Any) -> list[Span]:
     attributes = {"padding": _PADDING, **told}
-    return tuple(
-        span(key, span_id=f"{name}-{number}", name=name, attributes=attributes)
+    return [
+        span(
+            key,
+            number,
+            span_id=f"{name}-{number}",
+            name=name,
+            attributes=attributes,
+            call=None if number else _conversation(int(name.rpartition("-")[2])),
+        )
         for number in range(count)
+    ]
+
+
+def _conversation(turns: int) -> LLMCall:
+    """A call to a model whose prompt repeats those of the calls before, and goes on."""
+    text = [{"role": "user", "content": f"turn {turn}"} for turn in range(turns % _LONGEST)]
+    return LLMCall(
+        seq=turns,
+        api="chat",
+        model="small",
+        base_url="http://127.0.0.1:1/v1",
+        request={"messages": text},
+        response={"id": str(turns)},
+        prompt_ids=Tokens(range(1000, 1050 + 3 * len(text))),
+        choices=(
+            Choice(
+                index=0,
+                message={"role": "assistant", "content": "yes"},
+                response_ids=Tokens([turns, 1, 2]),
+                logprobs=Floats([-0.5, -0.25, -1.0]),
+                finish_reason="stop",
+            ),
+        ),
     )
 
 
 def _result(claim: Claim, name: str, together: int) -> Result:
-    spans = _spans(claim.key, name, LAST, of=together * LAST, last=True)
-    return Result(key=claim.key, outcome=Outcome(status="succeeded", output={"by": name}), spans=spans)
+    outcome = Outcome(status="succeeded", output={"by": name})
+    spans = tuple(last(claim.key, name, together=together))
+    return Result(key=claim.key, outcome=outcome, spans=spans)

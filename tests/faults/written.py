@@ -10,7 +10,8 @@ from typing import Any
 from agentlightning.errors import UnknownResources
 from agentlightning.records import AttemptKey, Rollout, Span
 from agentlightning.store import RolloutQuery, Store
-from writes import LAST, STREAMED
+from msgspec.structs import replace
+from writes import last, streamed
 
 Entry = Mapping[str, Any]
 
@@ -76,12 +77,14 @@ class _Seen:
             for rollout_id in {key.rollout_id for key in keys}
             for attempt in store.attempts(rollout_id)
         }
-        self.spans: defaultdict[tuple[AttemptKey, str], list[str]] = defaultdict(list)
+        self._spans: defaultdict[tuple[AttemptKey, str], list[Span]] = defaultdict(list)
         for span in store.spans(sorted({key.rollout_id for key in keys}), attempt="all"):
-            self.spans[AttemptKey(span.rollout_id, span.attempt), span.name].append(span.span_id)
+            key = AttemptKey(span.rollout_id, span.attempt)
+            self._spans[key, span.name].append(replace(span, index=0))
 
-    def has_spans(self, key: AttemptKey, name: str, count: int) -> bool:
-        return self.spans[key, name] == [f"{name}-{number}" for number in range(count)]
+    def spans(self, key: AttemptKey, name: str) -> list[Span]:
+        """What an attempt has under a name, as its writer knows it."""
+        return self._spans[key, name]
 
 
 # --- a check a kind -----------------------------------------------------------------------------
@@ -99,15 +102,17 @@ def _claimed(seen: _Seen, entry: Entry) -> None:
 
 def _streamed(seen: _Seen, entry: Entry) -> None:
     for key in entry["attempts"]:
-        assert seen.has_spans(AttemptKey(*key), entry["name"], STREAMED)
+        attempt = AttemptKey(*key)
+        assert seen.spans(attempt, entry["name"]) == streamed(attempt, entry["name"])
 
 
 def _finished(seen: _Seen, entry: Entry) -> None:
-    for key in entry["attempts"]:
-        rollout = seen.rollouts[key[0]]
-        assert seen.attempts[AttemptKey(*key)].status == "succeeded"
-        assert rollout.status == "cancelled" or rollout.output == {"by": entry["name"]}
-        assert seen.has_spans(AttemptKey(*key), entry["name"], LAST)
+    name, together = entry["name"], len(entry["attempts"])
+    for attempt in (AttemptKey(*key) for key in entry["attempts"]):
+        rollout = seen.rollouts[attempt.rollout_id]
+        assert seen.attempts[attempt].status == "succeeded"
+        assert rollout.status == "cancelled" or rollout.output == {"by": name}
+        assert seen.spans(attempt, name) == last(attempt, name, together=together)
 
 
 def _turned_over(seen: _Seen, entry: Entry) -> None:
