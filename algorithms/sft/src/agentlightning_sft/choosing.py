@@ -74,7 +74,7 @@ def choose(
     chosen, versions = _scored(store, usable, rules)
     if config.reward_threshold is not None or config.best_per_task is not None:
         if chosen and rules.version not in versions | {AGENT_VERSION}:
-            raise unknown_version(rules.version, versions, run.run_id)
+            raise unknown_version(rules.version, versions, f"run {run.run_id}", run.run_id)
         scored = [item.reward is not None for item in chosen]
         chosen = _keep(chosen, scored, "unscored rollouts", dropped)
     if (least := config.reward_threshold) is not None:

@@ -19,14 +19,17 @@ from agentlightning.store import Store
 @click.option(
     "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw the reward curve here."
 )
+@click.option("--reward-version", "version", help="Read the rollouts' rewards of this version too.")
 @json_option
 @store_option
-def report(run_id: str, plot: Path | None, store_url: str, *, as_json: bool) -> None:
+def report(
+    run_id: str, plot: Path | None, version: str | None, store_url: str, *, as_json: bool
+) -> None:
     """Report on RUN: rewards, what was recorded, trained on and dropped."""
     from agentlightning.trainer.report import report as report_run
 
     with open_existing(store_url) as store:
-        facts = report_run(store, run_id)
+        facts = report_run(store, run_id, version)
         drawn = plot is not None and _draw(store, run_id, plot)
     if as_json:
         print_json({**facts, "plot": str(plot) if drawn else None})
@@ -56,6 +59,10 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
     table = Table("what", "value")
     for step in facts["validation"]:
         table.add_row(f"validation reward at step {step['step']}", f"{step['reward']:.3f}")
+    table.add_row("reward version of the run", facts["reward_version"])
+    for mode, told in (facts["rewards"] or {}).get("modes", {}).items():
+        name = f"mean reward of version {facts['rewards']['version']}, {mode}"
+        table.add_row(name, f"{told['mean']:.3f} over {told['scored']} rollouts")
     for title, counts in (("rollouts", facts["rollouts"]), ("attempts", facts["attempts"])):
         table.add_row(
             title, ", ".join(f"{count} {status}" for status, count in counts.items() if count)

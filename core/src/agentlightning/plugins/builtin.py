@@ -19,6 +19,7 @@ COMMANDS = {
     "export": "Write a run to a file",
     "import": "Read an exported run into a store",
     "plugins": "List the plug-ins and why one is not in use",
+    "rescore": "Score stored rollouts with another reward function or judge",
     "report": "Report on a run: rewards, what was recorded, trained on and dropped",
     "rollouts": "List rollouts",
     "run": "Run an agent on the rollouts of a run, here or on another machine",

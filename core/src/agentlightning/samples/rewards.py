@@ -101,10 +101,17 @@ def outcome_reward(rollout: Rollout, spans: Sequence[Span], rules: CreditRules) 
     return _choose(candidates)
 
 
-def unknown_version(version: str, there: Collection[str], run_id: str) -> ConfigError:
-    """The error for a version of rewards that no rollout of a run has."""
+def unknown_version(version: str, there: Collection[str], what: str, run_id: str) -> ConfigError:
+    """The error for a version of rewards that is not there.
+
+    Args:
+        version: what was asked for.
+        there: the versions there are.
+        what: what has no reward of it, for example ``"rollout ro-1"``.
+        run_id: whose rollouts could be scored under it.
+    """
     return ConfigError(
-        f"reward version: no rollout of run {run_id} has a reward of version {version!r}; there are: "
+        f"reward version: {what} has no reward of version {version!r}; there are: "
         f"{', '.join(sorted(there)) or 'none'}. Name one of them, or score the run's rollouts under a "
         f"new one: agl rescore {run_id} --reward module:function --version {version}"
     )

@@ -38,6 +38,7 @@ class Scorer:
 
     Attributes:
         crashes: how often the function raised.
+        refusal: that it first gave something that is no reward, if it did.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Scorer:
         self._arguments = 0 if function is None else _arguments_taken(function)
         self._statuses = statuses
         self._lock = threading.Lock()
-        self._refusal: RewardError | None = None
+        self.refusal: RewardError | None = None
         self.version = version
         self.crashes = 0
 
@@ -70,7 +71,7 @@ class Scorer:
         try:
             return self._reward(rollout, value)
         except RewardError as error:
-            self._refusal = self._refusal or error
+            self.refusal = self.refusal or error
             return self._reward(rollout, None, failure=error)
 
     def raise_refusal(self) -> None:
@@ -79,8 +80,8 @@ class Scorer:
         Raises:
             RewardError: the first one of them; the message names the rollout.
         """
-        if self._refusal is not None:
-            raise self._refusal
+        if self.refusal is not None:
+            raise self.refusal
 
     def _report_crash(self, rollout: Rollout, error: Exception) -> None:
         """With a traceback the first time only: a function that fails once often fails always."""
@@ -131,7 +132,7 @@ def reward_function(
     given, version = config.reward_function, config.reward_version
     if given is not None:
         named = given if isinstance(given, str) else _name(given)
-        return _checked(given), f"rewards: {named}, as version {version!r}"
+        return load_reward_function(given), f"rewards: {named}, as version {version!r}"
     needs_rewards = getattr(config.options, "needs_rewards", False)
     run_on = [*(tasks if needs_rewards else ()), *validation]
     if config.agent is not None and version == AGENT_VERSION:
@@ -154,14 +155,23 @@ def reward_function(
     )
 
 
-def _checked(given: object) -> Callable[..., Any]:
+def load_reward_function(given: object, key: str = "reward_function") -> Callable[..., Any]:
+    """The function itself, imported if it is given as ``"module:name"``.
+
+    Args:
+        given: what a user named.
+        key: under which key or option, for messages.
+
+    Raises:
+        ConfigError: it is no function, or takes other arguments.
+    """
     try:
         function = load_object(given) if isinstance(given, str) else given
     except AgentError as error:
-        raise ConfigError(f"reward_function: {error}") from error
+        raise ConfigError(f"{key}: {error}") from error
     if not callable(function):
         raise ConfigError(
-            f"reward_function: got a {type(function).__name__}; expected a callable or 'module:name'"
+            f"{key}: got a {type(function).__name__}; expected a callable or 'module:name'"
         )
     _arguments_taken(function)
     return function

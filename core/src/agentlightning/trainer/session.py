@@ -15,7 +15,7 @@ from rich.console import Console
 from agentlightning.config import Config, wrap_resources
 from agentlightning.errors import ConfigError
 from agentlightning.recording.sink import Sink
-from agentlightning.records import JSON, Run
+from agentlightning.records import AGENT_VERSION, JSON, Run
 from agentlightning.runner import RunSettings
 from agentlightning.store import Store
 from agentlightning.trainer.context import Parts, RunContext
@@ -35,7 +35,8 @@ def open_run(store: Store, config: Config, settings: RunSettings, console: Conso
     """The run to work in: a new one with its first resources, or the one to resume.
 
     Raises:
-        ConfigError: the run to resume was made by another algorithm, or somebody works in its folder.
+        ConfigError: the run to resume was made by another algorithm or with another version of rewards,
+            or somebody works in its folder.
     """
     if config.resume is None:
         if config.run_dir is not None:
@@ -44,12 +45,7 @@ def open_run(store: Store, config: Config, settings: RunSettings, console: Conso
         store.publish(run.run_id, wrap_resources(config), note="as configured")
         return run
     run = store.run(config.resume)
-    earlier = run.config.get("algorithm") if isinstance(run.config, dict) else None
-    if earlier != config.algorithm:
-        raise ConfigError(
-            f"resume: run {run.run_id} was made by {earlier!r} and the configuration says "
-            f"{config.algorithm!r}; resume it with the configuration it was started with"
-        )
+    _check_resumable(run, config)
     check_free(folder_of(config, run))
     if changed := changed_settings(run, config, settings):
         console.print(
@@ -61,6 +57,20 @@ def open_run(store: Store, config: Config, settings: RunSettings, console: Conso
     if unfinished := cancel_unfinished(store, run.run_id):
         console.print(f"{unfinished} rollouts were left unfinished; those still wanted are made anew")
     return store.set_run_status(run.run_id, "open")
+
+
+def _check_resumable(run: Run, config: Config) -> None:
+    """What a run was made with and its rollouts depend on cannot change half-way."""
+    earlier = run.config if isinstance(run.config, dict) else {}
+    for key, was, given in (
+        ("algorithm", earlier.get("algorithm"), config.algorithm),
+        ("reward_version", earlier.get("reward_version", AGENT_VERSION), config.reward_version),
+    ):
+        if was != given:
+            raise ConfigError(
+                f"resume: run {run.run_id} was made with {key} {was!r} and the configuration says "
+                f"{given!r}; resume it with the configuration it was started with, or start a new run"
+            )
 
 
 def folder_of(config: Config, run: Run) -> Path:
