@@ -15,7 +15,7 @@ from agentlightning.store import Store
 from agentlightning.store.tokens import read_access
 from agentlightning.store.types import AccessRole
 
-_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]{1,256}=*")  # what RFC 6750 lets a bearer token be
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]{1,1024}=*")  # what RFC 6750 lets a bearer token be
 _REMEMBERED: Final = 4096
 
 
