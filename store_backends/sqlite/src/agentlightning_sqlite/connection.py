@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from agentlightning.errors import BadValue, ConfigError, StoreUnavailable
 
@@ -14,6 +16,13 @@ from agentlightning_sqlite.schema_version import is_up_to_date
 
 BUSY_S = 30.0
 """How long a call waits for another process that is writing."""
+
+TURN_S: Final = (0.0005, 0.003)
+"""How long a process that found another one writing sleeps before it tries again: at least, at most.
+
+SQLite's own waiting sleeps for longer and longer, up to a tenth of a second, so that whoever has waited
+for longest is passed by all others. Here all try equally often.
+"""
 
 _SCHEME = "sqlite:///"
 _STATEMENTS = 256
@@ -64,6 +73,30 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def begin(connection: sqlite3.Connection, how: str, begun: Callable[[], None]) -> None:
+    """Begin a transaction, once no other process is in the way.
+
+    Args:
+        connection: on which.
+        how: ``begin`` or ``begin immediate``.
+        begun: reads something, which is when SQLite takes a reader's lock. It may be called again.
+    """
+    deadline = time.monotonic() + BUSY_S
+    while True:
+        try:
+            connection.execute(how)
+            begun()
+        except sqlite3.OperationalError as error:
+            if connection.in_transaction:
+                connection.execute("rollback")
+            is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not is_busy or time.monotonic() > deadline:
+                raise
+            time.sleep(random.uniform(*TURN_S))  # noqa: S311  (no secret)
+        else:
+            return
 
 
 @contextmanager

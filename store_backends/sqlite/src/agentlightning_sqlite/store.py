@@ -13,7 +13,7 @@ from agentlightning.store.backend import TableStore
 from agentlightning.store.watching import Changed
 
 from agentlightning_sqlite.anchor import clock_of
-from agentlightning_sqlite.connection import connect, explained, path_of
+from agentlightning_sqlite.connection import begin, connect, explained, path_of
 from agentlightning_sqlite.polling import ForeignChanges
 from agentlightning_sqlite.tables import SqliteTables
 
@@ -24,7 +24,7 @@ class SqliteStore(TableStore):
     Each process has one connection behind one lock. SQLite lets one writer at a time in anyhow, and
     two connections of one process would find that out by sleeping and trying again, where a lock
     wakes the next thread at once. A write is one ``begin immediate`` transaction; between processes
-    SQLite's own lock is waited for.
+    each waits for its turn at SQLite's lock.
 
     Args:
         url: ``sqlite:///runs.db`` or, for an absolute path, ``sqlite:////data/runs.db``.
@@ -47,6 +47,7 @@ class SqliteStore(TableStore):
             with explained(self.path):
                 clock = clock_of(self._connection)
         super().__init__(f"sqlite:///{self.path}", self._tables.secret(), clock=clock)
+        self._connection.execute("pragma busy_timeout = 0")  # from here on ``begin`` waits its turn
         self._foreign = ForeignChanges(self.watchers, self._foreign_look)
 
     def close(self) -> None:
@@ -79,12 +80,11 @@ class SqliteStore(TableStore):
         self.watchers.notify(changes)
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[None]:
+    def _transaction(self, how: str) -> Iterator[None]:
         with self._lock, explained(self.path):
             self._check_usable()
-            self._connection.execute(begin)
+            begin(self._connection, how, self._tables.begun)
             try:
-                self._tables.begun()
                 yield
                 self._connection.execute("commit")
                 self._tables.committed()
