@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from agentlightning import errors, records, store
+from agentlightning import errors, records, semconv, store
 from agentlightning.cli.run_command import run
 from agentlightning.cli.store_command import serve
 from agentlightning.records import (
@@ -21,6 +21,7 @@ from agentlightning.records import (
     RolloutStatus,
 )
 from agentlightning.runner import heart
+from agentlightning.server.store_api import traces
 from agentlightning.server.store_api.limits import Limits
 from agentlightning.store import RolloutQuery, states
 from agentlightning.store.http import transport
@@ -217,6 +218,12 @@ def test_the_defaults_of_the_limits_are_those_of_the_code():
 )
 def test_a_number_is_that_of_the_code(told):
     assert told in STORE.replace("\n  ", " ").replace("\n", " ")
+
+
+def test_spans_of_opentelemetry_are_sent_where_and_as_is_said():
+    (example,) = blocks(section("Agents in other languages"), "bash")
+    assert f":4747{traces.PATH}\n" in example
+    assert f"{semconv.ROLLOUT_ID}=ro-…,{semconv.ATTEMPT}=1" in example
 
 
 def test_every_name_of_a_class_is_one():
