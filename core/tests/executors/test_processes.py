@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -110,6 +111,23 @@ def test_processes_share_the_work_and_end_with_the_run(agents, url, store, run):
     assert not any(rollout.output["torch"] for rollout in rollouts)
     assert len(store.workers()) == 2
     assert children() == []
+    told = work.executor.reports()
+    assert sorted(report["host"] for report in told) == [socket.gethostname()] * 2
+    assert sum(report.get("returned", 0) for report in told) == 12
+
+
+def test_processes_tell_how_they_are_getting_on(agents, url, store, run):
+    enqueue(store, run, 0.0, 30.0)
+    work = Background(ProcessExecutor(2), RunnerSpec(url, run.run_id, "process_agents:slow"), 2)
+    end = time.monotonic() + 20
+
+    while sum(report.get("returned", 0) for report in work.executor.reports()) < 1:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    work.executor.stop(2.0)
+    work.join()
+
+    assert sum(report.get("claimed", 0) for report in work.executor.reports()) == 2
 
 
 def test_a_killed_process_is_replaced_and_its_rollout_finished_once(agents, url, store, run, caplog):

@@ -65,3 +65,23 @@ def test_an_executor_that_was_stopped_runs_nothing_more():
     executor.run(worker, 3)
 
     assert worker.count == 0
+
+
+def test_what_the_worker_tells_is_passed_on_also_after_the_end():
+    class Telling(Worker):
+        def report(self):
+            return {"count": self.count}
+
+    executor, worker = ThreadExecutor(), Telling()
+    assert executor.reports() == []
+    worker.stopped.set()
+    executor.run(worker, 2)
+
+    assert executor.reports() == [{"count": 2}]
+
+
+def test_of_a_worker_that_tells_nothing_nothing_is_known():
+    executor = ThreadExecutor()
+    executor.run(lambda: None, 2)
+
+    assert executor.reports() == []

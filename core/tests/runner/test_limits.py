@@ -228,6 +228,46 @@ def test_heartbeats_keep_a_long_attempt_alive(bench, gate):
     assert [it.status for it in bench.attempts(rollout)] == ["succeeded"]
 
 
+def test_an_agent_that_computes_without_a_pause_does_not_hold_up_heartbeats(bench):
+    def agent(task):
+        end = time.monotonic() + 0.7
+        while time.monotonic() < end:
+            sum(range(1000))
+        return task
+
+    (rollout,) = bench.done(agent, "task", lease_s=0.2)
+
+    assert [it.status for it in bench.attempts(rollout)] == ["succeeded"]
+
+
+def test_an_async_agent_that_blocks_the_loop_does_not_hold_up_heartbeats(bench):
+    async def agent(task):
+        if task == "blocks":
+            time.sleep(0.7)  # noqa: ASYNC251 - the fault is the test
+        return task
+
+    rollouts = bench.done(agent, "blocks", "behind it", count=2, lease_s=0.2)
+
+    assert by_status(rollouts) == ["succeeded", "succeeded"]
+    assert [rollout.attempt for rollout in rollouts] == [1, 1]
+
+
+def test_a_runner_ends_with_its_run_although_an_agent_hangs(bench, gate):
+    hanging = bench.enqueue("hangs", timeout_s=0.1)
+    runner = Runner(bench.store, bench.run.run_id, bind_agent(lambda task: gate.wait(10)))
+    threads = [threading.Thread(target=runner.work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    bench.finished(hanging)
+    started = time.monotonic()
+    bench.store.set_run_status(bench.run.run_id, "succeeded")
+    for thread in threads:
+        thread.join(5)
+    runner.close()
+
+    assert time.monotonic() - started < 2.0
+
+
 def test_stopping_lets_running_attempts_finish_and_claims_no_more(bench, gate):
     begun = threading.Event()
 

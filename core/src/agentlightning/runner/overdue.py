@@ -48,7 +48,7 @@ class Overdue:
             execution: the agent's work on an attempt that is over.
             of: how many slots this process has.
         """
-        if execution.at_rest.is_set():
+        if execution.at_rest.is_set() or self._abandoned.is_set():
             return
         with self._lock:
             self._since[execution] = time.monotonic()

@@ -85,12 +85,12 @@ class RunnerSpec:
         """
         with ExitStack() as opened:
             # Before the agent is imported: that is when adapters are made, with their options.
-            instruments.install(self.settings.adapters if self.settings else {})
-            opened.callback(instruments.uninstall)
             runs = KnownRuns()
             opened.callback(runs.forget)
             if self.settings is None and self.run_id is not None:
                 runs(self._run(store, self.run_id))
+            instruments.install(self.settings.adapters if self.settings else {})
+            opened.callback(instruments.uninstall)
             runner = Runner(
                 store,
                 self.run_id,
