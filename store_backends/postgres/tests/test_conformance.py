@@ -15,5 +15,5 @@ class TestPostgresStore(StoreConformance):
         return lambda: PostgresStore(url, clock=clock)
 
 
-def test_it_agrees_with_the_model(new_database):
-    check_against_model(lambda clock: PostgresStore(new_database(), clock=clock), examples=8, steps=25)
+def test_it_agrees_with_the_model(new_url):
+    check_against_model(lambda clock: PostgresStore(new_url(), clock=clock), examples=8, steps=25)

@@ -16,6 +16,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
@@ -30,6 +31,7 @@ _USER: Final = "agentlightning"
 _DEBIAN: Final = Path("/usr/lib/postgresql")
 _PATIENCE_S: Final = 60
 _TRIES: Final = 5
+_PORT_TAKEN: Final = "Address already in use"
 _RELAXED: Final = {"fsync": "off", "full_page_writes": "off"}
 
 
@@ -121,8 +123,8 @@ class PostgresServer:
             self._port = _free_port()
             try:
                 self._start_at(self._port)
-            except PostgresError:  # somebody else may have taken the port in between
-                if not last:
+            except PostgresError as error:
+                if not last or _PORT_TAKEN not in str(error):  # by somebody, in between
                     raise
                 continue
             return self.url
@@ -148,18 +150,17 @@ class PostgresServer:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self._wait_until_gone(processes)
+        # Until the system has cleared them away, the next server would think that this one lives.
+        (self._data / "postmaster.pid").unlink()
 
     def halt(self) -> None:
         """Shut it down, cutting all connections; the data stays for :meth:`start`."""
-        main = self._main_process()
-        if main is not None:
-            self._pg_ctl("stop", "-m", "fast")
-            self._wait_until_gone([main])
+        self._shut_down("fast")
 
     def stop(self) -> None:
         """Shut it down if it runs, and remove its data."""
         if self._folder is not None:
-            self.halt()
+            self._shut_down("immediate")
             shutil.rmtree(self._folder)
             self._folder = None
 
@@ -177,8 +178,7 @@ class PostgresServer:
         return self._folder / "data"
 
     def _new_cluster(self) -> Path:
-        # Not below pytest's tmp_path, which only its owner may enter; and short, because the name of
-        # a Unix socket in it may have 107 bytes.
+        # Not below pytest's tmp_path, which only its owner may enter.
         folder = Path(tempfile.mkdtemp(prefix="agl-postgres-"))
         secret = folder / "password"
         secret.write_text(self.password)
@@ -200,7 +200,7 @@ class PostgresServer:
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": str(port),
-            "unix_socket_directories": str(self._data),
+            "unix_socket_directories": "",
             **self._settings,
         }
         options = " ".join(f"-c {name}={value}" for name, value in settings.items())
@@ -213,6 +213,12 @@ class PostgresServer:
 
     def _pg_ctl(self, action: str, *options: str) -> None:
         self._run("pg_ctl", action, "-D", str(self._data), "-w", "-t", str(_PATIENCE_S), *options)
+
+    def _shut_down(self, mode: str) -> None:
+        main = self._main_process()
+        if main is not None:
+            self._pg_ctl("stop", "-m", mode)
+            self._wait_until_gone([main])
 
     def _run(self, program: str, *options: str, **variables: str) -> None:
         with tempfile.TemporaryFile("w+") as told:  # a pipe would be kept open by the server
@@ -247,12 +253,22 @@ class PostgresServer:
             is_ours = str(self._data) in process.cmdline()
         except (FileNotFoundError, ValueError, psutil.NoSuchProcess):
             return None
-        return process if is_ours and process.status() != psutil.STATUS_ZOMBIE else None
+        return process if is_ours and _is_alive(process) else None
 
     def _wait_until_gone(self, processes: list[psutil.Process]) -> None:
-        _, alive = psutil.wait_procs(processes, timeout=_PATIENCE_S)
-        if alive:
-            raise PostgresError(f"processes {[process.pid for process in alive]} do not end")
+        deadline = time.monotonic() + _PATIENCE_S
+        while alive := list(filter(_is_alive, processes)):
+            if time.monotonic() > deadline:
+                raise PostgresError(f"processes {[process.pid for process in alive]} do not end")
+            time.sleep(0.01)
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    """Whether it runs; one that has ended may wait a while for the system to clear it away."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _candidates() -> Iterator[Path]:

@@ -42,14 +42,19 @@ def arguments_of(url: str) -> dict[str, Any]:
     Raises:
         ConfigError: it is no URL that PostgreSQL's library reads.
     """
+    shown = without_password(url)
+    given: dict[str, Any] | None
     try:
         given = conninfo_to_dict(url)
     except psycopg.Error:  # whose message may quote the password
+        given = None
+    # A password with a "/" that is not quoted is read as a port and the name of a database.
+    if given is None or (shown != url and not {"password", "sslpassword"} & given.keys()):
         raise ConfigError(
-            f"the store {without_password(url)!r} cannot be read as a URL; write "
+            f"the store {shown!r} cannot be read as a URL; write "
             "postgresql://user:password@host:5432/database, with %40 for @, %2F for / and %3A for : "
             "in a password"
-        ) from None
+        )
     return {**_DEFAULTS, **given, "autocommit": True, "context": _adapters}
 
 

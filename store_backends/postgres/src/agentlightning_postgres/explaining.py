@@ -9,7 +9,7 @@ from typing import Final
 import psycopg
 from agentlightning.errors import BadValue, StoreClosed, StoreUnavailable
 from psycopg import errors
-from psycopg_pool import PoolClosed
+from psycopg_pool import PoolClosed, PoolTimeout
 
 from agentlightning_postgres.connection import BUSY_S
 
@@ -25,6 +25,7 @@ _TOO_BIG: Final = (
     errors.StatementTooComplex,
 )
 _HINTS: Final[tuple[tuple[type[psycopg.Error], str], ...]] = (
+    (PoolTimeout, f"all connections of this process were in use; {_REPEAT}"),
     (errors.DeadlockDetected, f"it and another call waited for each other; {_REPEAT}"),
     (errors.SerializationFailure, f"another call came in between; {_REPEAT}"),
     (errors.UniqueViolation, f"another call stored the same at the same moment; {_REPEAT}"),
@@ -48,7 +49,7 @@ _WORDS: Final = {
     "refused": "does the server run, and listen there?",
     "starting up": "the server is starting: try again in a moment",
     "shutting down": "the server is being stopped: try again when it is back",
-    "translate host name": "check the host's name",
+    "resolve host": "check the host's name",
     "timeout": "check the host, the port and the firewall between",
 }
 

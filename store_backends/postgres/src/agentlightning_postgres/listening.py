@@ -93,27 +93,31 @@ class Listener:
 
     def _listen(self) -> None:
         pause = _FIRST_PAUSE_S
-        missed = False
+        is_first = True
         while not self._stopped.is_set():
             try:
                 with contextlib.closing(self._connect()) as connection:
                     connection.execute(f"listen {CHANNEL}")
-                    if missed:
+                    if not is_first:
                         self._watchers.notify_all()
                     self._heard_or_failed.set()
-                    missed, pause = True, _FIRST_PAUSE_S
+                    is_first, pause = False, _FIRST_PAUSE_S
                     self._pass_on(connection)
-                    break
-            except psycopg.Error as error:
-                logger.warning(
-                    "cannot hear of other processes' changes (%s); connecting anew in %g s, and until "
-                    "then whoever waits for work looks by itself",
+                    return
+            except Exception as error:  # noqa: BLE001  (or all who wait would sleep on, unaware of it)
+                is_news = pause == _FIRST_PAUSE_S
+                logger.log(
+                    logging.WARNING if is_news else logging.DEBUG,
+                    "cannot hear of other processes' changes (%s); connecting anew, and until then "
+                    "whoever waits looks every %g s",
                     " ".join(str(error).split()),
-                    pause,
+                    _LONGEST_PAUSE_S,
                 )
-                missed = True
+                is_first = False
                 self._heard_or_failed.set()
                 self._watchers.notify_all()
+                if self._leave():
+                    return
             self._stopped.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
         self._heard_or_failed.set()

@@ -36,6 +36,7 @@ MAX_CONNECTIONS: Final = 8
 
 _PATIENCE_S: Final = 10.0
 _IDLE_S: Final = 60.0
+_UNFINISHED: Final = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 _READ: Final = "begin isolation level repeatable read read only"  # all questions see one moment
 _WRITE: Final = "begin isolation level read committed"  # what is locked is read as it is by then
 
@@ -157,6 +158,7 @@ def _transaction(connection: psycopg.Connection, begin: str) -> Iterator[None]:
             yield
             connection.execute("commit")
     except BaseException:
-        if connection.info.transaction_status != TransactionStatus.IDLE and not connection.broken:
-            connection.execute("rollback")
+        if connection.info.transaction_status in _UNFINISHED:
+            with contextlib.suppress(psycopg.Error):  # then it is lost, which rolls back as well
+                connection.execute("rollback")
         raise

@@ -1,0 +1,43 @@
+"""The server that tests start, from the system's programs and from the wheel's."""
+
+import psutil
+import psycopg
+import pytest
+from agentlightning.testing.postgres import (
+    PostgresError,
+    PostgresServer,
+    find_binaries,
+    wheel_binaries,
+)
+from agentlightning_postgres.store import PostgresStore
+
+
+@pytest.mark.parametrize("find", [find_binaries, wheel_binaries])
+def test_a_server_starts_asks_for_its_password_survives_a_crash_and_is_gone(find):
+    binaries = find()
+    if binaries is None:
+        pytest.skip('the wheel is not installed: pip install "agentlightning-postgres[testing]"')
+    with PostgresServer(binaries=binaries) as server:
+        folder, process = server._folder, server._main_process()
+        with PostgresStore(server.create_database()) as store:
+            run_id = store.create_run("kept", {}).run_id
+            server.kill()
+            assert not server.is_running
+            server.start()
+            assert [run.run_id for run in store.runs()] == [run_id]
+        with pytest.raises(psycopg.OperationalError, match="password"):
+            psycopg.connect(server.url.replace("//agentlightning:", "//agentlightning:x"))
+    assert not folder.exists()
+    assert not psutil.pid_exists(process.pid) or process.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_setting_it_does_not_know_is_told_with_the_servers_own_words():
+    server = PostgresServer(settings={"no_such_setting": "1"})
+    with pytest.raises(PostgresError, match="no_such_setting"):
+        server.start()
+    server.stop()
+
+
+def test_an_unstarted_server_has_no_url():
+    with pytest.raises(PostgresError, match="start"):
+        _ = PostgresServer().url
