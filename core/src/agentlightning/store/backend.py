@@ -29,6 +29,7 @@ from agentlightning.records import (
 from agentlightning.store import checks, claims, endings, versions
 from agentlightning.store.clock import SteadyClock
 from agentlightning.store.contract import Store
+from agentlightning.store.handing_out import HandingOut
 from agentlightning.store.keys import new_id
 from agentlightning.store.lookups import (
     attempt_numbers,
@@ -41,7 +42,7 @@ from agentlightning.store.lookups import (
 from agentlightning.store.repeats import Once, in_run, keys_of, names_of
 from agentlightning.store.tables import Tables
 from agentlightning.store.tokens import access_token, is_token_for
-from agentlightning.store.transfer import RolloutRow, StoredRow
+from agentlightning.store.transfer import StoredRow
 from agentlightning.store.transfer_export import export_page
 from agentlightning.store.transfer_import import checked_rows, import_rows
 from agentlightning.store.types import (
@@ -60,7 +61,7 @@ from agentlightning.store.types import (
 from agentlightning.store.watching import Watchers
 
 
-class TableStore(Store):
+class TableStore(HandingOut, Store):
     """A store whose backend gives it tables and transactions.
 
     A subclass implements :meth:`_reading`, :meth:`_writing`, :meth:`close` and has a secret. The
@@ -90,10 +91,6 @@ class TableStore(Store):
     def _writing(self) -> AbstractContextManager[Tables]:
         """A transaction that nobody else's writes get between."""
 
-    def _own(self, rollouts: list[Rollout]) -> list[Rollout]:
-        """Rollouts that the caller may change the inside of without changing the store."""
-        return rollouts
-
     # --- runs -----------------------------------------------------------------------------
 
     def create_run(self, name: str, config: JSON, *, key: str | None = None) -> Run:
@@ -101,20 +98,20 @@ class TableStore(Store):
         with self._writing() as tables:
             once = Once(tables, "create_run", key, name, config)
             if made := once.made():
-                return need_run(tables, made[0])
+                return self._own_run(need_run(tables, made[0]))
             now = self._clock()
             run = Run(run_id=new_id("run", now), name=name, config=config, created_at=now)
             tables.insert_run(run)
             once.keep([run.run_id])
-            return run
+            return self._own_run(run)
 
     def runs(self) -> list[Run]:
         with self._reading() as tables:
-            return tables.runs()
+            return [self._own_run(run) for run in tables.runs()]
 
     def run(self, run_id: str) -> Run:
         with self._reading() as tables:
-            return need_run(tables, run_id)
+            return self._own_run(need_run(tables, run_id))
 
     def set_run_status(self, run_id: str, status: RunStatus) -> Run:
         status = checks.run_status(status)
@@ -123,14 +120,14 @@ class TableStore(Store):
             run = replace(need_run(tables, run_id), status=status)
             tables.update_run(run)
             tables.changed(run_id, "queued", "over")
-            return run
+            return self._own_run(run)
 
     def set_endpoint(self, run_id: str, url: str | None) -> Run:
         with self._writing() as tables:
             tables.lock_run(run_id)
             run = replace(need_run(tables, run_id), endpoint_url=url)
             tables.update_run(run)
-            return run
+            return self._own_run(run)
 
     def save_state(self, run_id: str, state: Mapping[str, JSON]) -> None:
         state = checks.json_object(state, "the algorithm's state")
@@ -388,13 +385,3 @@ class TableStore(Store):
         if expiry is not None and expiry <= self._clock():
             with self._writing() as tables:
                 endings.expire(tables, self._clock())
-
-    def _own_row(self, row: StoredRow) -> StoredRow:
-        return replace(row, record=self._own([row.record])[0]) if isinstance(row, RolloutRow) else row
-
-    def _own_claims(self, given: list[Claim]) -> list[Claim]:
-        owned = self._own([claim.rollout for claim in given])
-        return [
-            claim if rollout is claim.rollout else replace(claim, rollout=rollout)
-            for claim, rollout in zip(given, owned, strict=True)
-        ]

@@ -11,7 +11,7 @@ from typing import NoReturn
 from msgspec.structs import replace
 
 from agentlightning.errors import ConfigError, StoreUnavailable
-from agentlightning.records import JSON, Rollout, from_json, to_json
+from agentlightning.records import JSON, Rollout, Run, from_json, to_json
 from agentlightning.store.backend import TableStore
 from agentlightning.store.memory_tables import MemoryTables
 from agentlightning.store.tables import Tables
@@ -63,6 +63,9 @@ class MemoryStore(TableStore):
     def _own(self, rollouts: list[Rollout]) -> list[Rollout]:
         return [_copied(rollout) for rollout in rollouts]
 
+    def _own_run(self, run: Run) -> Run:
+        return replace(run, config=_copy(run.config)) if run.config else run
+
     def _check_usable(self) -> None:
         if self._is_closed:
             raise StoreUnavailable("the store memory:// was closed")
@@ -82,8 +85,12 @@ class MemoryStore(TableStore):
 def _copied(rollout: Rollout) -> Rollout:
     """A rollout whose inside the caller may change: an agent may well write into its task."""
     changed = {
-        name: from_json(to_json(value), JSON)
+        name: _copy(value)
         for name in ("input", "output", "metadata")
         if type(value := getattr(rollout, name)) not in _PLAIN and value
     }
     return replace(rollout, **changed) if changed else rollout
+
+
+def _copy(value: JSON) -> JSON:
+    return from_json(to_json(value), JSON)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from msgspec.structs import replace
 
@@ -50,11 +50,12 @@ class MemoryTables(Tables):
         self._order: list[str] = []
         self._queues: defaultdict[str, _Queue] = defaultdict(_Queue)
         self._attempts: defaultdict[str, list[Attempt]] = defaultdict(list)
-        self._leases: list[tuple[float, str, int]] = []
+        self._running: dict[AttemptKey, str] = {}
+        self._leases: list[tuple[float, AttemptKey]] = []
         self._spans = MemorySpans()
         self._resources: defaultdict[str, list[bytes]] = defaultdict(list)
         self._latest: dict[str, int] = {}
-        self._workers: dict[str, Worker] = {}
+        self._workers: dict[str, _Seen] = {}
         self._late: defaultdict[str, int] = defaultdict(int)
 
     # --- runs -----------------------------------------------------------------------------
@@ -90,7 +91,7 @@ class MemoryTables(Tables):
 
     def metrics(self, run_id: str) -> list[Metrics]:
         steps = self._metrics.get(run_id, {})
-        return [steps[step] for step in sorted(steps)]
+        return [replace(steps[step], values=dict(steps[step].values)) for step in sorted(steps)]
 
     # --- idempotency keys -----------------------------------------------------------------
 
@@ -164,11 +165,15 @@ class MemoryTables(Tables):
 
     def _first_queued(self, run_id: str, limit: int) -> list[_Entry]:
         """The head of a run's queue, left in place; what is no longer queued is dropped."""
-        queue = self._queues[run_id]
+        queue = self._queues.get(run_id)
+        if queue is None:
+            return []
         first: list[_Entry] = []
         while len(first) < limit and (entry := queue.pop()) is not None:
             if self._rollouts[entry[2]].status == "queued":
                 first.append(entry)
+        if not first:  # so that a claim of any run looks at those only that have work
+            del self._queues[run_id]
         for entry in first:
             queue.push(entry)
         return first
@@ -183,8 +188,7 @@ class MemoryTables(Tables):
     def update_attempts(self, attempts: Sequence[Attempt]) -> None:
         for attempt in attempts:
             self._attempts[attempt.rollout_id][attempt.number - 1] = attempt
-            if attempt.status == "running":
-                self._note_lease(attempt)
+            self._note_lease(attempt)
 
     def attempts(self, rollout_ids: Collection[str]) -> dict[str, list[Attempt]]:
         return {name: list(self._attempts.get(name, ())) for name in rollout_ids}
@@ -192,22 +196,31 @@ class MemoryTables(Tables):
     def expired(self, now: float) -> list[str]:
         late = []
         while (expiry := self.next_expiry()) is not None and expiry <= now:
-            late.append(heapq.heappop(self._leases)[1])
+            late.append(heapq.heappop(self._leases)[1].rollout_id)
         return late
 
     def next_expiry(self) -> float | None:
         """The first lease to end; those renewed since, or of attempts that are over, are dropped."""
         while self._leases:
-            until, rollout_id, number = self._leases[0]
-            attempt = self._attempts[rollout_id][number - 1]
-            if attempt.status == "running" and attempt.lease_until == until:
+            until, key = self._leases[0]
+            if key in self._running and self._attempt(key).lease_until == until:
                 return until
             heapq.heappop(self._leases)
         return None
 
     def _note_lease(self, attempt: Attempt) -> None:
-        lease = (attempt.lease_until, attempt.rollout_id, attempt.number)
-        heapq.heappush(self._leases, lease)
+        key = attempt.key
+        if attempt.status != "running":
+            self._running.pop(key, None)
+            return
+        self._running[key] = attempt.worker_id
+        heapq.heappush(self._leases, (attempt.lease_until, key))
+        if len(self._leases) > 4 * len(self._running) + _SPARE_LEASES:  # most are of the past
+            self._leases = [(self._attempt(key).lease_until, key) for key in self._running]
+            heapq.heapify(self._leases)
+
+    def _attempt(self, key: AttemptKey) -> Attempt:
+        return self._attempts[key.rollout_id][key.number - 1]
 
     # --- spans ----------------------------------------------------------------------------
 
@@ -243,21 +256,25 @@ class MemoryTables(Tables):
     # --- workers and counts ---------------------------------------------------------------
 
     def put_worker(self, worker_id: str, now: float, report: Mapping[str, JSON] | None) -> None:
-        before = self._workers.get(worker_id)
-        kept = before.report if before is not None else {}
-        self._workers[worker_id] = Worker(
-            worker_id=worker_id,
-            first_seen=now if before is None else before.first_seen,
-            last_seen=now if before is None else max(now, before.last_seen),
-            report=kept if report is None else dict(report),
+        before = self._workers.get(worker_id) or _Seen(now, now, to_json({}))
+        self._workers[worker_id] = _Seen(
+            before.first,
+            max(now, before.last),
+            before.report if report is None else to_json(report),
         )
 
     def workers(self) -> list[Worker]:
-        running: defaultdict[str, int] = defaultdict(int)
-        for attempts in self._attempts.values():
-            if attempts[-1].status == "running":
-                running[attempts[-1].worker_id] += 1
-        return [replace(worker, running=running[name]) for name, worker in self._workers.items()]
+        running = Counter(self._running.values())
+        return [
+            Worker(
+                worker_id=name,
+                first_seen=seen.first,
+                last_seen=seen.last,
+                report=from_json(seen.report, dict),
+                running=running[name],
+            )
+            for name, seen in self._workers.items()
+        ]
 
     def count_late(self, run_id: str, count: int = 1) -> None:
         self._late[run_id] += count
@@ -279,6 +296,17 @@ class MemoryTables(Tables):
 
 _Entry = tuple[int, int, str]
 """Minus priority, place in the order of making, rollout id."""
+
+
+_SPARE_LEASES = 1000
+
+
+class _Seen(NamedTuple):
+    """When a worker was seen, and its last report as JSON."""
+
+    first: float
+    last: float
+    report: bytes
 
 
 class _Queue:

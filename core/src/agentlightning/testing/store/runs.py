@@ -68,6 +68,19 @@ class RunTests(StoreTests):
         found = [(item.step, item.values) for item in store.metrics(run_id)]
         assert found == [(1, {"loss": 3.0, "reward": 0.0}), (2, {"loss": 0.5, "kl": 0.25})]
 
+    def test_what_a_caller_does_with_a_config_is_not_stored(self, store: Store) -> None:
+        """Runs are given out by many calls, and their config is the caller's each time."""
+        config = {"rate": [1]}
+        run = store.create_run("mine", config)
+        store.enqueue(run.run_id, [request()])
+        (claim,) = store.claim(run.run_id, "worker")
+        given = [run, claim.run, store.run(run.run_id), *store.runs()]
+        given += [store.set_endpoint(run.run_id, None), store.set_run_status(run.run_id, "open")]
+        for item in given:
+            item.config["rate"].append(2)
+        config["rate"].append(3)
+        assert store.run(run.run_id).config == {"rate": [1]}
+
     def test_two_runs_never_see_each_other(self, store: Store, run_id: str) -> None:
         """Every query by run must filter by run: rollouts, claims, metrics, state, statistics."""
         other = store.create_run("other", {}).run_id
