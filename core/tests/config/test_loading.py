@@ -98,6 +98,39 @@ def test_a_record_of_the_configuration_holds_no_secret():
     assert "OPENAI_API_KEY" in record
 
 
+def test_a_record_of_the_configuration_holds_no_password_of_the_store(monkeypatch):
+    url = "sqlite://someone:geheim@host/db"
+    monkeypatch.setenv("AGENTLIGHTNING_STORE", url)
+    config = load_config({"algorithm": "nothing", "model": "owner/name"})
+    assert config.store == url
+    assert "geheim" not in json.dumps(describe(config))
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_number_of_runners_is_short_for_their_count(count):
+    keys = {"algorithm": "nothing", "model": "owner/name", "store": "sqlite:///x.db"}
+    assert load_config({**keys, "runners": count}).runners.count == count
+    assert load_config(keys, runners=count).runners.executor == "threads"
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [("192.0.2.7", None), ("0.0.0.0", "http://trainer.example:8000"), ("trainer.example", None)],
+)
+def test_an_endpoint_that_other_machines_reach_is_warned_about(host, url):
+    keys = {"algorithm": "nothing", "model": "owner/name"}
+    given = {"host": host, "port": 8000, "url": url}
+    (warning,) = load_config(keys, endpoint=given).warnings
+    assert warning.startswith("endpoint.host: ")
+    assert host in warning
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost"])
+def test_an_endpoint_on_this_machine_is_not(host):
+    keys = {"algorithm": "nothing", "model": "owner/name"}
+    assert load_config(keys, endpoint={"host": host}).warnings == ()
+
+
 # --- mistakes that are told from the configuration alone --------------------------------------
 
 
@@ -164,6 +197,14 @@ def test_a_name_that_is_unknown_is_answered_with_the_known_and_the_nearest(
         ({"engine": {"max_batch": 3}}, "engine: options without a name"),
         ({"store": "runs.db"}, 'store: "runs.db" is not the URL of a store'),
         ({"runners": {"count": -1}}, "runners: count is -1; expected at least 1, or 0"),
+        ({"runners": -2}, "runners: count is -2"),
+        ({"runners": True}, "runners: expected `mapping`, got `bool`"),
+        ({"runners": 0, "store": "memory://"}, "runners.count: 0 leaves the work to other processes"),
+        ({"endpoint": {"prt": 80}}, "endpoint.prt: unknown key"),
+        ({"endpoint": {"port": 70000}}, "endpoint: port is 70000; expected 0"),
+        ({"endpoint": {"host": "0.0.0.0"}}, "endpoint: host '0.0.0.0' means all addresses"),
+        ({"endpoint": {"url": "trainer:80", "port": 80}}, "endpoint: url is 'trainer:80'"),
+        ({"endpoint": {"url": "http://trainer:80"}}, "endpoint: url says where runners connect to"),
         ({"rollout": {"timeout_s": 0}}, "rollout.timeout_s is 0"),
         ({"rollout": {"max_attempts": 0}}, "rollout.max_attempts is 0; expected at least 1"),
         ({"budget": {"rollouts": 0}}, "budget: rollouts is 0; expected more than 0"),
