@@ -49,6 +49,10 @@ def _decode_packed(target: type, value: Any) -> object:
 _json_encoder = msgspec.json.Encoder(enc_hook=_encode_json)
 _packed_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_packed)
 
+# By kind: making a decoder takes longer than reading a small record with it.
+_json_decoders: dict[Any, Callable[[bytes | str], Any]] = {}
+_packed_decoders: dict[Any, Callable[[bytes], Any]] = {}
+
 
 def to_json(record: object) -> bytes:
     """Write a record (or any JSON value holding records) as compact UTF-8 JSON."""
@@ -57,12 +61,15 @@ def to_json(record: object) -> bytes:
 
 def from_json(data: bytes | str, kind: type[T]) -> T:
     """Read what :func:`to_json` wrote; a ``msgspec.ValidationError`` names the place that is off."""
-    return msgspec.json.decode(data, type=kind, dec_hook=_decode_json)
+    return json_decoder(kind)(data)
 
 
-def json_decoder(kind: type[T]) -> Callable[[bytes], T]:
+def json_decoder(kind: type[T]) -> Callable[[bytes | str], T]:
     """:func:`from_json` for many of one kind, which may be a union of records told by their tags."""
-    return msgspec.json.Decoder(kind, dec_hook=_decode_json).decode
+    decode = _json_decoders.get(kind)
+    if decode is None:
+        decode = _json_decoders[kind] = msgspec.json.Decoder(kind, dec_hook=_decode_json).decode
+    return decode
 
 
 def to_msgpack(record: object) -> bytes:
@@ -72,7 +79,11 @@ def to_msgpack(record: object) -> bytes:
 
 def from_msgpack(data: bytes, kind: type[T]) -> T:
     """Read what :func:`to_msgpack` wrote."""
-    return msgspec.msgpack.decode(data, type=kind, dec_hook=_decode_packed)
+    decode = _packed_decoders.get(kind)
+    if decode is None:
+        decode = _packed_decoders[kind] = msgspec.msgpack.Decoder(kind, dec_hook=_decode_packed).decode
+    read: T = decode(data)
+    return read
 
 
 def to_builtins(record: object) -> JSON:
