@@ -119,6 +119,7 @@ class _Running:
         self.url = f"http://{shown}:{port}"
         self._listener = listener
         self._ready = threading.Event()
+        self._ended = threading.Event()
         self._failure: BaseException | None = None
         self._uvicorn = _Uvicorn(
             _uvicorn_config(app), self._ready, getattr(app.state, "before_stop", ())
@@ -134,6 +135,7 @@ class _Running:
         finally:
             self._listener.close()
             self._ready.set()
+            self._ended.set()
 
     def wait_ready(self, timeout_s: float) -> None:
         """Return when connections are accepted."""
@@ -144,8 +146,10 @@ class _Running:
 
     def wait(self) -> None:
         """Return when the thread has ended."""
-        while self._thread.is_alive():
-            self._thread.join(1.0)  # without a timeout, some systems do not let Ctrl+C interrupt it
+        # Not by join: an interrupted join takes the thread for ended (Python 3.11), and stop() would
+        # not wait for it. And not without a timeout, which Ctrl+C does not interrupt on some systems.
+        while not self._ended.wait(1.0):
+            continue
         if not self._uvicorn.should_exit:
             raise ServerError(f"the server at {self.url} ended by itself: {self._failure!r}")
 
