@@ -42,12 +42,16 @@ class Heart:
         self._thread = threading.Thread(target=self._work, name="agentlightning-heart", daemon=True)
         contextvars.Context().run(self._thread.start)
 
-    def stop(self) -> None:
-        """Send the last report and end."""
+    def stop(self, *, wait: bool = True) -> None:
+        """Send the last report and end.
+
+        Args:
+            wait: until it is sent; not worth it where the store stays away.
+        """
         with self._changed:
             thread, self._thread = self._thread, None
             self._changed.notify_all()
-        if thread is not None:
+        if thread is not None and wait:
             thread.join()
 
     def add(self, execution: Execution) -> None:

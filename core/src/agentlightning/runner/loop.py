@@ -151,7 +151,7 @@ class Runner:
             with self._changed:
                 self._working -= 1
                 if self._working == 0:
-                    self._heart.stop()
+                    self._heart.stop(wait=not self._gave_up)
                 self._changed.notify_all()
 
     def _run(self, claim: Claim) -> Claim | None:

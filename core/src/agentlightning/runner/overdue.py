@@ -34,8 +34,9 @@ class Overdue:
 
     @property
     def count(self) -> int:
-        """How many slots such agents hold now."""
-        return len(self._since)
+        """How many such agents there are, those that nobody waits for any longer among them."""
+        with self._lock:
+            return sum(not execution.at_rest.is_set() for execution in self._since)
 
     def abandon(self) -> None:
         """Wait for none of them any longer: the runner ends."""
@@ -48,10 +49,12 @@ class Overdue:
             execution: the agent's work on an attempt that is over.
             of: how many slots this process has.
         """
-        if execution.at_rest.is_set() or self._abandoned.is_set():
+        if execution.at_rest.is_set():
             return
         with self._lock:
             self._since[execution] = time.monotonic()
+        if self._abandoned.is_set():
+            return
         logger.warning(
             "the agent of %s goes on although that is over; its slot is taken until it returns",
             execution,
@@ -59,7 +62,8 @@ class Overdue:
         while not execution.at_rest.wait(min(_LOOK_S, self._grace_s)) and not self._abandoned.is_set():
             self._check(of)
         with self._lock:
-            del self._since[execution]
+            if execution.at_rest.is_set():
+                del self._since[execution]
             self._reported = False
 
     def _check(self, slots: int) -> None:
