@@ -34,11 +34,14 @@ class Column:
 
 def size_of(cell: Any) -> int:
     """About how many bytes a cell takes."""
-    if isinstance(cell, str):
+    kind = type(cell)
+    if cell is None:
+        return 0
+    if kind is str:
         return len(cell)
-    if isinstance(cell, Tokens | Floats):
+    if kind is Tokens or kind is Floats:
         return _BYTES * len(cell)
-    if isinstance(cell, tuple | list):
+    if kind is tuple or kind is list:
         return sum(map(size_of, cell))
     return 8
 

@@ -144,9 +144,9 @@ def span(given: Span) -> Span:
             f"span {given.span_id}: kind {given.kind!r}, status {given.status!r}; expected a kind of "
             f"{sorted(_KINDS)} and a status of {sorted(_SPAN_STATUSES)}"
         )
-    texts = (given.span_id, given.trace_id, given.name, given.parent_id)
-    if not _is_plain(texts[:3]) or not _is_plain(texts[3]):
-        _refuse_text(list(texts), f"span {given.span_id!r}")
+    texts = [given.span_id, given.trace_id, given.name, given.parent_id]
+    if not _is_plain(texts):
+        _refuse_text(texts, f"span {given.span_id!r}")
     if not (isinstance(given.start_ns, int) and isinstance(given.end_ns, int)):
         raise BadValue(f"span {given.span_id}: start_ns and end_ns are nanoseconds, as int")
     if not _is_plain(given.attributes):
