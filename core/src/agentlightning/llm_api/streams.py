@@ -6,15 +6,19 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from agentlightning.llm_api.event_streams import MessageEvents, ResponseEvents
 from agentlightning.llm_api.sse import DONE, EventReader
 from agentlightning.records import Api
 
-_LAST_EVENTS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
+_NAMED_EVENTS: Final[dict[str, type[ResponseEvents | MessageEvents]]] = {
+    "responses": ResponseEvents,
+    "messages": MessageEvents,
+}
 _ONCE: Final = frozenset({"role", "id", "type", "name", "finish_reason", "stop_reason"})
 
 
 class StreamedReply:
-    """A reply that arrives as server-sent events (chat completions, completions, Responses).
+    """A reply of any of the four protocols that arrives as server-sent events.
 
     Args:
         api: the protocol.
@@ -34,6 +38,8 @@ class StreamedReply:
         self._events = EventReader()
         self._body: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
+        named = _NAMED_EVENTS.get(api)
+        self._named: ResponseEvents | MessageEvents | None = named() if named else None
 
     def feed(self, piece: bytes) -> None:
         """Take bytes as they pass."""
@@ -68,6 +74,8 @@ class StreamedReply:
     @property
     def ended(self) -> bool:
         """Whether every choice that was asked for has its finish reason."""
+        if self._named is not None:
+            return self._named.ended
         reasons = [choice.get("finish_reason") for choice in self._choices.values()]
         return len(reasons) >= self._asked and all(reasons)
 
@@ -78,25 +86,20 @@ class StreamedReply:
 
     def body(self) -> dict[str, Any] | None:
         """The reply so far, in the shape of one that was not streamed; None if nothing came."""
+        if self._named is not None:
+            return self._named.body()
         if not self._choices:
             return self._body or None
         choices = [self._closed(self._choices[index]) for index in sorted(self._choices)]
         return {**self._body, "choices": choices}
 
     def _add(self, event: Mapping[str, Any]) -> None:
-        if self._api == "messages":
-            self.problem = "streams of the messages API are not put together yet"
-        elif self._api == "responses":
-            self._add_response_event(event)
-        else:
+        if self._named is None:
             self._add_chunk(event)
-
-    def _add_response_event(self, event: Mapping[str, Any]) -> None:
-        if isinstance(event.get("response"), Mapping):
-            self._body = dict(event["response"])
-        self.finished = event.get("type") in _LAST_EVENTS
-        if event.get("type") == "error":
-            self.problem = f"the stream ended in an error: {event.get('message')}"
+            return
+        self._named.add(event)
+        self.finished = self._named.finished
+        self.problem = self._named.problem or self.problem
 
     def _add_chunk(self, chunk: Mapping[str, Any]) -> None:
         for key, value in chunk.items():
