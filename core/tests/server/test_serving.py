@@ -140,3 +140,19 @@ def test_an_idle_connection_outlasts_common_client_pauses():
         assert connection.getresponse().status == 200
         assert connection.sock is socket_before
         connection.close()
+
+
+def test_one_address_serves_an_endpoint_and_a_store(app: Starlette):
+    with MemoryStore() as store:
+        sink = Sink(store)
+        both = build_app(Endpoint(store, sink), store=store)
+        with Server(both) as server, httpx.Client(base_url=server.url) as client:
+            assert client.get("/health").json()["instance"] == both.state.instance_id
+            assert client.post("/store/v1/runs", json={}).status_code == 401
+            owner = {"authorization": f"Bearer {store.access_token('owner')}"}
+            assert client.post("/store/v1/runs", json={}, headers=owner).json() == {"runs": []}
+            assert client.get("/rollout/ro-1/attempt/1/v1/models").status_code == 401
+            assert client.get("/openapi.json").status_code == 200
+        sink.close()
+    with Server(app) as server:  # the endpoint alone
+        assert httpx.post(f"{server.url}/store/v1/runs", json={}).status_code == 404
