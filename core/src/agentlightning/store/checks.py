@@ -47,6 +47,8 @@ _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 
 def json_value(value: object, what: str) -> JSON:
     """``value`` as plain JSON of its own: a later change to what the caller holds is not stored."""
+    if _is_plain(value, any_int=True):
+        return to_builtins(value)  # a copy, made by C
     copied = as_json(value, what)
     if not _is_plain(copied, any_int=True):
         _refuse_text(copied, what)
