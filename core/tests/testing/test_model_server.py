@@ -3,6 +3,7 @@ import threading
 import urllib.error
 import urllib.request
 
+import httpx
 import pytest
 from agentlightning.testing.model_script import (
     Turn,
@@ -77,3 +78,19 @@ def test_stopping_leaves_no_thread_behind():
     with ModelServer() as server:
         post(server, {"messages": []})
     assert threading.active_count() <= before
+
+
+def test_messages_and_completions_are_spoken_too():
+    with ModelServer() as server, httpx.Client(base_url=server.url) as client:
+        say = '[[tool:add:{"a": 1};;say:three]]'
+        asked = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": say}]}
+        message = client.post("messages", json=asked).json()
+        events = client.post("messages", json={**asked, "stream": True}).text
+        completion = client.post("completions", json={"model": "m", "prompt": "hi", "n": 2}).json()
+        chunks = client.post("completions", json={"model": "m", "prompt": "hi", "stream": True}).text
+    assert message["content"][0]["input"] == {"a": 1}
+    assert message["stop_reason"] == "tool_use"
+    assert "event: content_block_delta" in events
+    assert events.endswith('data: {"type": "message_stop"}\n\n')
+    assert [choice["text"] for choice in completion["choices"]] == ["ok", "ok"]
+    assert chunks.endswith("data: [DONE]\n\n")

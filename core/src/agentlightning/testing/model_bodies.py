@@ -1,4 +1,4 @@
-"""The scripted model's replies in the shapes of chat completions and the Responses API."""
+"""The scripted model's replies in the shapes of chat completions, completions and Responses."""
 
 from __future__ import annotations
 
@@ -50,6 +50,32 @@ def chat_chunks(body: Mapping[str, Any], *, include_usage: bool) -> Iterator[dic
             first = {}
     if include_usage:
         yield {**shared, "choices": [], "usage": body["usage"]}
+
+
+def completion_body(request: Mapping[str, Any], turn: Turn | None = None) -> dict[str, JSON]:
+    """A reply of the older completions API."""
+    prompt = str(request.get("prompt") or "")
+    turn = turn or scripted_turn([{"role": "user", "content": prompt}])
+    return {
+        "id": f"cmpl-{next(_numbers)}",
+        "object": "text_completion",
+        "created": 1,
+        "model": request.get("model"),
+        "choices": [
+            {"index": index, "text": turn.text, "logprobs": None, "finish_reason": "stop"}
+            for index in range(request.get("n") or 1)
+        ],
+        "usage": _usage(len(token_ids(prompt)), len(token_ids(turn.rendered()))),
+    }
+
+
+def completion_chunks(body: Mapping[str, Any]) -> Iterator[dict[str, JSON]]:
+    """The same reply cut into chunks."""
+    for choice in body["choices"]:
+        *cuts, last = _cuts(choice["text"]) or [""]
+        for cut in cuts:
+            yield {**body, "choices": [{**choice, "text": cut, "finish_reason": None}], "usage": None}
+        yield {**body, "choices": [{**choice, "text": last}], "usage": None}
 
 
 def responses_body(request: Mapping[str, Any], turn: Turn | None = None) -> dict[str, JSON]:

@@ -10,16 +10,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from agentlightning.llm_api import api_of_path
-from agentlightning.records import JSON
+from agentlightning.records import JSON, Api
 from agentlightning.testing.model_bodies import (
     chat_body,
     chat_chunks,
+    completion_body,
+    completion_chunks,
     responses_body,
     responses_events,
 )
+from agentlightning.testing.model_message_bodies import message_body, message_events
 from agentlightning.testing.model_script import Turn
 
 
@@ -45,8 +48,16 @@ ReplyHook: TypeAlias = Callable[[ModelRequest], "str | Turn | dict[str, JSON] | 
 """Text or a turn to say, a whole body, a raw reply, or None for the scripted behaviour."""
 
 
+_BODIES: Final[Mapping[Api | None, Callable[..., dict[str, JSON]]]] = {
+    "chat": chat_body,
+    "completions": completion_body,
+    "responses": responses_body,
+    "messages": message_body,
+}
+
+
 class ModelServer:
-    """Chat completions and Responses, streamed or not, below any path prefix.
+    """All four protocols (see :mod:`agentlightning.llm_api`), streamed or not, below any path prefix.
 
     What it says comes from a marker in the prompt (see
     :func:`~agentlightning.testing.model_script.scripted_turn`) or from ``reply``. ``FAIL500`` anywhere
@@ -110,13 +121,8 @@ class ModelServer:
         if isinstance(chosen, RawReply | dict):
             return chosen
         turn = Turn(text=chosen) if isinstance(chosen, str) else chosen
-        match api_of_path(request.path):
-            case "chat":
-                return chat_body(request.body, turn)
-            case "responses":
-                return responses_body(request.body, turn)
-            case _:
-                return _error(404, f"no such path: {request.path}")
+        write = _BODIES.get(api_of_path(request.path))
+        return write(request.body, turn) if write else _error(404, f"no such path: {request.path}")
 
 
 class _HTTPServer(ThreadingHTTPServer):
@@ -191,12 +197,18 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _events(request: ModelRequest, body: dict[str, JSON]) -> Iterable[bytes]:
-    if api_of_path(request.path) == "responses":
-        for event in responses_events(body):
+    api = api_of_path(request.path)
+    if api in {"responses", "messages"}:
+        for event in responses_events(body) if api == "responses" else message_events(body):
             yield f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
         return
     options = request.body.get("stream_options") or {}
-    for chunk in chat_chunks(body, include_usage=bool(options.get("include_usage"))):
+    chunks = (
+        completion_chunks(body)
+        if api == "completions"
+        else chat_chunks(body, include_usage=bool(options.get("include_usage")))
+    )
+    for chunk in chunks:
         yield f"data: {json.dumps(chunk)}\n\n".encode()
     yield b"data: [DONE]\n\n"
 
