@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import agentlightning as agl
+import yaml
 
 HERE = Path(__file__).parent
 
@@ -16,18 +17,18 @@ def main() -> None:
     arguments = parse_arguments()
     started = time.monotonic()
     run_dir = arguments.run_dir
-    model = arguments.model or warm_start(run_dir, arguments.seed)
+    store = arguments.store or f"sqlite:///{run_dir}/run.db"
+    model = arguments.model or warm_start(run_dir, store, arguments.seed)
 
     import shop
 
     train, val = shop.tasks(seed=arguments.seed)
     trainer = agl.Trainer(
-        HERE / "config.yaml",
+        configuration(arguments.steps, arguments.runners),
         model=model,
         seed=arguments.seed,
         run_dir=str(run_dir),
-        store=f"sqlite:///{run_dir}/run.db",
-        **({"steps": arguments.steps} if arguments.steps else {}),
+        store=store,
     )
     result = trainer.fit(train=train, val=val)
     finish_summary(run_dir, started)
@@ -39,11 +40,25 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--model", help="a local directory or hub id; not given: build a tiny one")
     parser.add_argument("--steps", type=int, help="GRPO steps")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--store", help="the store's URL; not given: a file in the run's folder")
+    parser.add_argument(
+        "--runners", type=int, help="rollouts at once; 0: somebody else runs the agent, by agl run"
+    )
     parser.add_argument("--run-dir", type=Path, default=Path("runs/langchain_tool_agent"))
     return parser.parse_args()
 
 
-def warm_start(run_dir: Path, seed: int) -> str:
+def configuration(steps: int | None, runners: int | None) -> dict:
+    """The configuration in config.yaml, with what the command line changes."""
+    config = yaml.safe_load((HERE / "config.yaml").read_text())
+    if steps is not None:
+        config["steps"] = steps
+    if runners is not None:
+        config["runners"]["count"] = runners
+    return config
+
+
+def warm_start(run_dir: Path, store: str, seed: int) -> str:
     """Build a tiny policy and teach it by SFT what half-good behaviour looks like."""
     import policy
     import traces
@@ -56,7 +71,7 @@ def warm_start(run_dir: Path, seed: int) -> str:
         seed=seed,
         run_name="langchain_tool_agent_warm_start",
         run_dir=str(run_dir / "warm_start"),
-        store=f"sqlite:///{run_dir}/run.db",
+        store=store,
         **policy.WARM_START,
     ).train(examples)
     return result.resources.llm().model
