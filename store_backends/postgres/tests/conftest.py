@@ -7,6 +7,8 @@ import pytest
 from agentlightning.testing.postgres import PostgresServer
 from agentlightning_postgres.store import PostgresStore
 
+TABLES = "runs, states, metrics, resources, rollouts, attempts, spans, answers, workers, late_results"
+
 
 @pytest.fixture(scope="session")
 def server():
@@ -17,7 +19,6 @@ def server():
 @pytest.fixture(scope="session")
 def new_url(server):
     """Makes the URL of an empty schema: a database of its own for each would take the longest."""
-    connection = psycopg.connect(server.url, autocommit=True)
     numbers = itertools.count()
 
     def make():
@@ -25,8 +26,22 @@ def new_url(server):
         connection.execute(f"create schema {name}")
         return f"{server.url}?options=-csearch_path%3D{name}"
 
-    yield make
-    connection.close()
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        yield make
+
+
+@pytest.fixture(scope="session")
+def emptied(new_url):
+    """Empties the one store of the tests that do not care how its tables were made; its URL."""
+    url = new_url()
+    PostgresStore(url).close()
+
+    def empty():
+        connection.execute(f"truncate {TABLES}")
+        return url
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        yield empty
 
 
 @pytest.fixture

@@ -6,6 +6,10 @@ from agentlightning_postgres.store import PostgresStore
 
 class TestPostgresStore(StoreConformance):
     @pytest.fixture
+    def url(self, emptied):
+        return emptied()
+
+    @pytest.fixture
     def store(self, url, clock):
         with PostgresStore(url, clock=clock) as store:
             yield store
@@ -15,5 +19,5 @@ class TestPostgresStore(StoreConformance):
         return lambda: PostgresStore(url, clock=clock)
 
 
-def test_it_agrees_with_the_model(new_url):
-    check_against_model(lambda clock: PostgresStore(new_url(), clock=clock), examples=8, steps=25)
+def test_it_agrees_with_the_model(emptied):
+    check_against_model(lambda clock: PostgresStore(emptied(), clock=clock), examples=10, steps=25)

@@ -15,13 +15,11 @@ from agentlightning.store.types import Page, RolloutQuery
 from agentlightning.store.watching import Changed
 
 from agentlightning_postgres import rows
-from agentlightning_postgres.locks import Lock
-from agentlightning_postgres.run_tables import NEWEST
+from agentlightning_postgres.locks import SHARED, Lock, number_of
 from agentlightning_postgres.session import Remembered, Session
 from agentlightning_postgres.text import unescaped
 
 _LOCKED = "order by rollout_id for no key update"
-_NEXT_EXPIRY = "select min(lease_until) from attempts where status = 'running'"
 _QUEUED = (
     f"select priority, seq, {rows.ROLLOUT} from rollouts where run_id = %(run_id)s "
     "and status = 'queued' and exists (select from runs where run_id = %(run_id)s and status = 'open') "
@@ -116,14 +114,13 @@ class RolloutTables(Session):
         self.write_new_rollouts()
         wanted = self._longest_waiting(limit) if run_id is None else {run_id: limit}
         for name in sorted(wanted):
-            self.lock_run(name, shared=True)
+            self._execute(SHARED, number_of(Lock.RUN, name))
         cursors = [
             self._connection.execute(_QUEUED, {"run_id": name, "limit": wanted[name]})
             for name in sorted(wanted)
         ]
-        for name in sorted(wanted):
-            self._ask_ahead(("newest", name, False), NEWEST, name, False)
-        self._ask_ahead("expiry", _NEXT_EXPIRY)
+        for name in wanted:
+            self._ask_for_newest_ahead(name)
         found = [row for cursor in cursors for row in cursor.fetchall()]
         if not found:
             self._note_skipped(wanted)
@@ -169,7 +166,6 @@ class RolloutTables(Session):
         self._execute_many(
             sql, [(*rows.attempt_row(item), self._run_ids[item.rollout_id]) for item in attempts]
         )
-        self._asked.clear()
 
     def update_attempts(self, attempts: Sequence[Attempt]) -> None:
         sql = (
@@ -190,7 +186,6 @@ class RolloutTables(Session):
                 for attempt in attempts
             ],
         )
-        self._asked.clear()
 
     def attempts(self, rollout_ids: Collection[str]) -> dict[str, list[Attempt]]:
         sql = (
@@ -213,5 +208,7 @@ class RolloutTables(Session):
         return list(dict.fromkeys(unescaped(name) for (name,) in self._execute(sql, now)))
 
     def next_expiry(self) -> float | None:
-        expiry: float | None = self._answer_to("expiry", _NEXT_EXPIRY)
+        expiry: float | None = self._one(
+            "select min(lease_until) from attempts where status = 'running'"
+        )
         return expiry

@@ -18,10 +18,6 @@ from agentlightning_postgres.locks import ALONE, SHARED, Lock, number_of
 from agentlightning_postgres.session import Remembered, Session
 from agentlightning_postgres.text import unescaped
 
-NEWEST = (
-    "select version from resources where run_id = %s and candidate <= %s order by version desc limit 1"
-)
-
 
 class RunTables(Session):
     """The tables ``runs``, ``states``, ``metrics``, ``answers`` and ``resources``."""
@@ -80,6 +76,7 @@ class RunTables(Session):
             if not self._writes:
                 return found
             self.lock_run(found.run_id, shared=True)
+            self._ask_for_newest_ahead(found.run_id)
             locked = self.run(found.run_id)
             if locked is not None and locked.status == "open":
                 return locked
@@ -145,7 +142,7 @@ class RunTables(Session):
         record = rows.text(version)
         self._execute(sql, version.run_id, version.version, version.candidate, record)
         self.resources_read[version.run_id, version.version] = record
-        self._asked.clear()
+        self._newest_asked.clear()
 
     def resources(self, run_id: str, version: int) -> ResourcesVersion | None:
         record = self.resources_read.get((run_id, version))
@@ -159,5 +156,6 @@ class RunTables(Session):
         return from_json(record, ResourcesVersion)
 
     def newest_resources(self, run_id: str, *, candidates: bool) -> int:
-        question = ("newest", run_id, candidates)
-        return self._answer_to(question, NEWEST, run_id, candidates) or 0
+        asked = None if candidates else self._newest_asked.pop(run_id, None)
+        row = (asked or self._ask_for_newest(run_id, candidates=candidates)).fetchone()
+        return row[0] if row else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import psycopg
@@ -54,7 +54,7 @@ class Session(Tables):
         self._connection = connection
         self._remembered = remembered
         self._writes = writes
-        self._asked: dict[Hashable, Cursor] = {}
+        self._newest_asked: dict[str, Cursor] = {}
 
     def _execute(self, sql: str, *values: object) -> Cursor:
         return self._connection.execute(sql, values)
@@ -70,12 +70,13 @@ class Session(Tables):
         """Wait until nobody else has this lock, and have it until the transaction ends."""
         self._execute(ALONE, number_of(lock, *names))
 
-    def _ask_ahead(self, question: Hashable, sql: str, *values: object) -> None:
-        """Send a question that comes next anyway; :meth:`_answer_to` gives the answer to it."""
-        self._asked[question] = self._execute(sql, *values)
+    def _ask_for_newest(self, run_id: str, *, candidates: bool) -> Cursor:
+        sql = (
+            "select version from resources where run_id = %s and candidate <= %s "
+            "order by version desc limit 1"
+        )
+        return self._execute(sql, run_id, candidates)
 
-    def _answer_to(self, question: Hashable, sql: str, *values: object) -> Any:
-        """The first column of the first row: as asked ahead, else asked now."""
-        cursor = self._asked.pop(question, None) or self._execute(sql, *values)
-        row = cursor.fetchone()
-        return None if row is None else row[0]
+    def _ask_for_newest_ahead(self, run_id: str) -> None:
+        """Ask along what comes next in every claim: which resources are the newest."""
+        self._newest_asked[run_id] = self._ask_for_newest(run_id, candidates=False)
