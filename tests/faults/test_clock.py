@@ -9,11 +9,16 @@ import time
 
 import pytest
 from agentlightning.store.opening import open_store
+from agentlightning.testing.postgres import PostgresServer
 from agentlightning.testing.store import request
+from nursery import Nursery
 from processes import doing
+from server_process import StoreServer
 
 HOUR_S = 3600.0
-LEASE_S = 1.0
+LEASE_S, LONG_LEASE_S = 0.6, 4.0
+TOLERANCE_S = 3.0
+"""Less than two clocks are apart here."""
 
 LOOK = """
 say("open")
@@ -33,63 +38,97 @@ say(claim.key.number, time.monotonic() - began)
 """
 
 
-@pytest.fixture
-def queued(url):
-    """A store in which one rollout with a lease of ``LEASE_S`` can be claimed."""
-    with open_store(url) as store:
-        run_id = store.create_run("clocks", {}).run_id
-        store.enqueue(run_id, [request("task", lease_s=LEASE_S)])
-        yield url
-
-
 # Wrong from its start on, or set while it runs.
-WRONG = [(clock, clock) for clock in (HOUR_S, -HOUR_S)] + [(0.0, HOUR_S), (0.0, -HOUR_S), (HOUR_S, 0.0)]
+WRONG = [(HOUR_S, HOUR_S), (-HOUR_S, -HOUR_S), (0.0, HOUR_S), (0.0, -HOUR_S), (HOUR_S, 0.0)]
+APART = [(5.0, 5.0), (-5.0, -5.0)]
+CASES = [("file", *clocks) for clocks in WRONG] + [
+    (place, *clocks) for place in ("server", "database") for clocks in APART
+]
+"""Processes that share a file, and those of several machines that share a server or a database."""
 
 
-@pytest.mark.parametrize(("before", "after"), WRONG)
-def test_a_clock_that_is_set_in_one_process_loses_no_attempt_of_another(url, before, after):
+@pytest.fixture
+def place(request, url):
+    """The URL of a store in a file, behind a server, or in a database."""
+    if request.param == "file":
+        return url
+    return request.getfixturevalue(f"url_of_{request.param}")
+
+
+@pytest.fixture
+def url_of_server(url, tmp_path, monkeypatch):
+    with Nursery("server_process", "agentlightning.server", "agentlightning_sqlite.store") as nursery:
+        server = StoreServer(nursery, url, tmp_path)
+        server.start()
+        monkeypatch.setenv("AGENTLIGHTNING_STORE_TOKEN", server.owner_token)
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def database():
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def url_of_database(database):
+    return database.create_database()
+
+
+def queue_one(url, *, lease_s):
+    """A rollout that can be claimed, in a run of its own."""
     with open_store(url) as store:
         run_id = store.create_run("clocks", {}).run_id
-        store.enqueue(run_id, [request("task", lease_s=60)])
-        (claim,) = store.claim(run_id, "here")
-        with doing(url, LOOK.format(after=after), clock_s=before) as other:
-            other.hear()
-            other.tell()
-            assert other.hear() == "0"
+        store.enqueue(run_id, [request("task", lease_s=lease_s)])
+
+
+@pytest.mark.parametrize(("place", "before", "after"), CASES, indirect=["place"])
+def test_a_clock_that_is_set_in_one_process_loses_no_attempt_of_another(place, before, after):
+    queue_one(place, lease_s=LONG_LEASE_S)
+    with (
+        open_store(place) as store,
+        doing(place, LOOK.format(after=after), clock_s=before) as other,
+    ):
+        other.hear()
+        (claim,) = store.claim(None, "here")
+        other.tell()
+        assert other.hear() == "0"
         assert store.attempts(claim.key.rollout_id)[0].status == "running"
-        assert 50 < store.seconds_to_expiry() <= 60
+        assert 0 < store.seconds_to_expiry() <= LONG_LEASE_S
 
 
-@pytest.mark.parametrize(("before", "after"), WRONG)
-def test_a_dead_workers_lease_ends_after_its_seconds_whatever_the_clocks_say(queued, before, after):
+@pytest.mark.parametrize(("place", "before", "after"), CASES, indirect=["place"])
+def test_a_dead_workers_lease_ends_after_its_seconds_whatever_the_clocks_say(place, before, after):
+    queue_one(place, lease_s=LEASE_S)
     worker = 'say(len(store.claim(None, "doomed"))); time.sleep(60)'
-    with doing(queued, TAKE_OVER.format(after=after), clock_s=before) as heir:
+    with doing(place, TAKE_OVER.format(after=after), clock_s=before) as heir:
         heir.hear()
-        with doing(queued, worker, clock_s=-before) as doomed:
+        with doing(place, worker, clock_s=-before) as doomed:
             assert doomed.hear() == "1"
             began = time.monotonic()
             doomed.kill()
         heir.tell()
         number, waited = heir.hear().split()
     assert number == "2"
-    assert float(waited) <= LEASE_S + 1.0
+    assert float(waited) <= LEASE_S + TOLERANCE_S
     assert time.monotonic() - began >= LEASE_S * 0.95
 
 
-def test_a_machine_that_starts_with_its_clock_in_the_past_ends_old_leases_in_time(queued, tmp_path):
-    with open_store(queued) as store:
+def test_a_machine_that_starts_with_its_clock_in_the_past_ends_old_leases_in_time(url, tmp_path):
+    queue_one(url, lease_s=LEASE_S)
+    with open_store(url) as store:
         assert store.claim(None, "doomed")
     file = sqlite3.connect(tmp_path / "runs.db")
     with file:  # what a file looks like to a machine that has started again
         changed = file.execute("update settings set name = 'clock:earlier' where name like 'clock:%'")
         assert changed.rowcount == 1
     file.close()
-    with doing(queued, TAKE_OVER.format(after=-HOUR_S), clock_s=-HOUR_S) as heir:
+    with doing(url, TAKE_OVER.format(after=-HOUR_S), clock_s=-HOUR_S) as heir:
         heir.hear()
         heir.tell()
         number, waited = heir.hear().split()
     assert number == "2"
-    assert float(waited) <= LEASE_S + 1.0
+    assert float(waited) <= LEASE_S + TOLERANCE_S
 
 
 def in_a_time_namespace():
@@ -105,11 +144,9 @@ def test_a_container_with_a_time_of_its_own_shares_the_files_clock(url):
     command = in_a_time_namespace()
     if command is None:
         pytest.skip("this user or kernel makes no time namespaces")
-    with open_store(url) as store:
-        run_id = store.create_run("clocks", {}).run_id
-        store.enqueue(run_id, [request("task", lease_s=60)])
-        assert store.claim(run_id, "here")
-        with doing(url, LOOK.format(after=0), before=command) as other:
-            other.hear()
-            other.tell()
-            assert other.hear() == "0"
+    queue_one(url, lease_s=LONG_LEASE_S)
+    with open_store(url) as store, doing(url, LOOK.format(after=0), before=command) as other:
+        other.hear()
+        assert store.claim(None, "here")
+        other.tell()
+        assert other.hear() == "0"

@@ -40,7 +40,7 @@ class Writer:
         *,
         patience_s: float = 0.0,
     ) -> None:
-        self._store = cast("Store", _Patient(store, patience_s))
+        self._store = patient(store, patience_s)
         self._run_id = run_id
         self._name = name
         self._chance = chance
@@ -138,9 +138,12 @@ class Writer:
         return taken
 
 
-class _Patient:
+def patient(store: Store, patience_s: float) -> Store:
     """A store whose every call is made again, the same one, while the store is away."""
+    return cast("Store", _Patient(store, patience_s))
 
+
+class _Patient:
     def __init__(self, store: Store, patience_s: float) -> None:
         self._store = store
         self._patience_s = patience_s
