@@ -30,10 +30,15 @@ class Remembered:
         return self._resources.get((run_id, version))
 
     def keep(self, resources: dict[tuple[str, int], str]) -> None:
-        """Keep versions that a committed transaction has read."""
+        """Keep versions that a committed transaction has read or written."""
         if len(self._resources) + len(resources) > _RESOURCES_KEPT:
             self._resources.clear()
         self._resources.update(resources)
+
+    def forget(self) -> None:
+        """Ask for everything anew: another server may answer, one that lacks the last transactions."""
+        self.packer.forget()
+        self._resources.clear()
 
 
 class Session(Tables):

@@ -62,8 +62,13 @@ class SpanTables(Session):
         return [span for span in spans if id(span) in kept]
 
     def _ask_for_known(self, key: AttemptKey, span_ids: Collection[str]) -> Cursor:
-        sql = "select span_id from spans where rollout_id = %s and attempt = %s and span_id = any(%s)"
-        return self._execute(sql, *key, list(span_ids))
+        # One by one: of a list, a planner without statistics reads all spans of the attempt.
+        sql = (
+            "select given.span_id from unnest(%s::text[]) as given (span_id) cross join lateral ("
+            "select from spans where rollout_id = %s and attempt = %s and span_id = given.span_id "
+            "limit 1) as known"
+        )
+        return self._execute(sql, list(span_ids), *key)
 
     def _calls(self, rollout_id: str, attempts: Collection[int]) -> dict[int, LLMCall]:
         """The calls of whole attempts, since each is kept as what it adds to earlier ones."""

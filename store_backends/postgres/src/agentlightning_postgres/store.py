@@ -136,8 +136,7 @@ class PostgresStore(TableStore):
                 yield connection
             finally:
                 if connection.broken:
-                    # Another server may answer next time, one that lacks the last transactions.
-                    self._remembered.packer.forget()
+                    self._remembered.forget()
                 self._pool.putconn(connection)
 
     def _check_usable(self) -> None:
