@@ -6,7 +6,6 @@ row that was changed, is an error by name, never wrong ids.
 
 from __future__ import annotations
 
-import zlib
 from typing import Final, NamedTuple
 
 import msgspec
@@ -19,6 +18,7 @@ from agentlightning.store.compact.parts import ID_SIZE, ChoiceParts, Parts
 
 _MARK: Final = b"\xc1"  # no MessagePack begins with it, so a plain call never does
 _VERSION: Final = b"\x01"
+_MISFITS: Final = (LookupError, ValueError, TypeError, ArithmeticError)
 _DIGITS, _TEXT = b"x", b"t"
 
 
@@ -41,7 +41,7 @@ class Delta(msgspec.Struct, array_like=True, frozen=True):
     """A row as it is stored.
 
     Attributes:
-        checksum: CRC-32 of the call as plain MessagePack.
+        checksum: of the whole call.
         base: the span whose call this one is written against; None for a call written whole.
         continued: which of the base's replies the prompt goes on after.
         shared: how many ids of the base's prompt and that reply the prompt begins with.
@@ -78,7 +78,7 @@ def write(parts: Parts, base: Base | None) -> bytes:
     shared, continued = (0, 0) if before is None else _shared_ids(parts, before)
     prompt = parts.prompt_ids
     delta = Delta(
-        checksum=zlib.crc32(parts.plain()),
+        checksum=parts.checksum(),
         base=None if base is None else _short(base.span_id),
         continued=continued,
         shared=shared,
@@ -113,11 +113,14 @@ def read(data: bytes, span_id: str) -> Delta | LLMCall:
             "with: pip install -U agentlightning"
         )
     try:
-        if data[:1] == _MARK:
-            return _decoder.decode(memoryview(data)[2:])
-        return from_msgpack(data, LLMCall)
-    except msgspec.MsgspecError as error:
+        if data[:1] != _MARK:
+            return from_msgpack(data, LLMCall)
+        delta = _decoder.decode(memoryview(data)[2:])
+        if delta.base is not None:
+            _long(delta.base)
+    except (UnicodeDecodeError, msgspec.MsgspecError) as error:
         raise _damaged(span_id, None) from error
+    return delta
 
 
 def restore(delta: Delta, before: Parts | None, span_id: str) -> Parts:
@@ -133,8 +136,8 @@ def restore(delta: Delta, before: Parts | None, span_id: str) -> Parts:
         )
     try:
         parts = _restored(delta, before)
-        intact = zlib.crc32(parts.plain()) == delta.checksum
-    except (LookupError, ValueError, TypeError, msgspec.MsgspecError) as error:
+        intact = parts.checksum() == delta.checksum
+    except (*_MISFITS, msgspec.MsgspecError) as error:
         raise _damaged(span_id, delta.base_id) from error
     if not intact:
         raise _damaged(span_id, delta.base_id)
@@ -169,8 +172,8 @@ def _shared_ids(parts: Parts, base: Parts) -> tuple[int, int]:
     size = common_prefix(parts.prompt_ids, base.prompt_ids)
     if size < len(base.prompt_ids):
         return size // ID_SIZE, 0
-    rest = parts.prompt_ids[size:]
-    replies = [common_prefix(rest, choice.response_ids or b"") for choice in base.choices]
+    prompt = parts.prompt_ids
+    replies = [common_prefix(prompt, choice.response_ids or b"", size) for choice in base.choices]
     longest = max(replies, default=0)
     return (size + longest) // ID_SIZE, replies.index(longest) if longest else 0
 

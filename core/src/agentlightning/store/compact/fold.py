@@ -49,15 +49,16 @@ def unfold(folded: Folded, base: Values | None, known: Callable[[], Sequence[byt
     }
 
 
-def common_prefix(first: bytes, second: bytes) -> int:
-    """How many bytes two values begin with alike."""
-    low, high = 0, min(len(first), len(second))
-    view = memoryview(second)
-    if first.startswith(view[:high]):
-        return high
+def common_prefix(first: bytes, second: bytes, start: int = 0, second_start: int = 0) -> int:
+    """How many bytes two values go on alike from where they start."""
+    low, size = 0, min(len(first) - start, len(second) - second_start)
+    view = memoryview(second)[second_start : second_start + size]
+    if first.startswith(view, start):
+        return size
+    high = size
     while high - low > 1:  # the first difference is at or after ``low`` and before ``high``
         middle = (low + high) // 2
-        if first.startswith(view[low:middle], low):
+        if first.startswith(view[low:middle], start + low):
             low = middle
         else:
             high = middle
@@ -68,9 +69,9 @@ def shared_content(value: bytes, other: bytes | None) -> int:
     """How many bytes of content two encoded values begin with alike, however long each goes on."""
     if value == other:
         return len(value)
-    if other is None:
+    if other is None or len(value) < _WORTHWHILE:
         return 0
-    return common_prefix(value[_header_size(value) :], other[_header_size(other) :])
+    return common_prefix(value, other, _header_size(value), _header_size(other))
 
 
 def _entry(value: bytes, other: bytes | None, known: Sequence[bytes], *, prefixes: bool) -> Entry:
@@ -90,7 +91,8 @@ def _value(entry: Entry, other: bytes | None, known: Callable[[], Sequence[bytes
     if isinstance(entry, bytes):
         return entry
     shared, header, *pieces = entry
-    content = b"" if other is None else other[_header_size(other) :][: int(shared)]
+    begin = 0 if other is None else _header_size(other)
+    content = (other or b"")[begin : begin + int(shared)]
     texts = [piece if isinstance(piece, bytes) else known()[piece] for piece in pieces]
     return b"".join([bytes(header), content, *texts])
 

@@ -5,7 +5,7 @@ apart, in four planes, and a plane whose bytes are small is written with 0, 1, 2
 vocabulary of 128k takes 17 bits an id. The ids of common words are smaller still: where it pays, those
 under 4,096 are written apart, in 12 bits, with a bit an id that says which are where.
 
-Everything is slicing, big integers and iterators of C: packing costs no Python step an id.
+Everything is slicing, numbers of many digits and iterators of C: packing costs no Python step an id.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ Ids: TypeAlias = tuple[int, bytes]
 """How many ids, and their bits."""
 
 _SIZE = 4
+_SMALL_BYTES = 1.5
 _WIDTHS: Final = (0, 1, 2, 4, 8)
 _FITTING: Final = tuple(bytes(range(2**width)) for width in _WIDTHS)
 _ONE_RUN, _TWO_RUNS = b"\0", b"\1"
-_INVERT: Final = bytes([1, 0])
-_UNDER_4096: Final = (
-    bytes(value < 16 for value in range(256)),  # noqa: PLR2004  (the second byte of such an id)
-    bytes(value == 0 for value in range(256)),
-)
+_HEX = b"0123456789abcdef"
+_VALUE_OF_HEX: Final = bytes.maketrans(_HEX, bytes(range(16)))
+_LOW_BIT: Final = bytes(48 + value % 2 for value in range(256))  # as the digits 0 and 1
+_HIGH_BIT: Final = bytes(48 + value // 2 % 2 for value in range(256))
+_ZERO_FIRST: Final = bytes(value == 0 for value in range(256))
+_UNDER_16_FIRST: Final = bytes(value < 16 for value in range(256))  # noqa: PLR2004  (half a byte)
 
 
 def pack_ids(ids: bytes) -> Ids:
@@ -36,11 +38,12 @@ def pack_ids(ids: bytes) -> Ids:
     whole = _ONE_RUN + _pack_run(ids)
     is_small = _small_ones(ids)
     smalls = is_small.count(1)
-    if not 0 < smalls < count:
+    saved = smalls * (len(whole) / max(count, 1) - _SMALL_BYTES)
+    if saved < count / 8:  # less than the bits cost that say which are where
         return count, whole
     numbers = _numbers(ids)
     small = _bytes_of(array("I", compress(numbers, is_small)))
-    large = _bytes_of(array("I", compress(numbers, is_small.translate(_INVERT.ljust(256)))))
+    large = _bytes_of(array("I", compress(numbers, is_small.translate(_ZERO_FIRST))))
     apart = _TWO_RUNS + _pack_plane(is_small, 1) + _pack_run(small) + _pack_run(large)
     return count, min(whole, apart, key=len)
 
@@ -48,6 +51,8 @@ def pack_ids(ids: bytes) -> Ids:
 def unpack_ids(packed: Ids) -> bytes:
     """The ids as little-endian uint32."""
     count, data = packed
+    if count > len(data):  # which no ids do: each has a byte of its own
+        raise ValueError(f"{count} ids cannot be in {len(data)} bytes")
     if data[:1] == _ONE_RUN:
         return _unpack_run(data[1:], count)[0]
     end = 1 + _plane_size(count, 1)
@@ -61,27 +66,29 @@ def unpack_ids(packed: Ids) -> bytes:
 
 def _small_ones(ids: bytes) -> bytes:
     """A byte an id: 1 if it is under 4,096."""
-    second, third, fourth = ids[1::_SIZE], ids[2::_SIZE], ids[3::_SIZE]
-    tests = (
-        second.translate(_UNDER_4096[0]),
-        third.translate(_UNDER_4096[1]),
-        fourth.translate(_UNDER_4096[1]),
-    )
-    first, *others = (int.from_bytes(test, "little") for test in tests)
-    for other in others:
-        first &= other
-    return first.to_bytes(len(second), "little")
+    size = len(ids) // _SIZE
+    tests = [ids[1::_SIZE].translate(_UNDER_16_FIRST)]
+    tests += [
+        plane.translate(_ZERO_FIRST)
+        for plane in (ids[2::_SIZE], ids[3::_SIZE])
+        if plane.count(0) < size
+    ]
+    passed = int.from_bytes(tests[0], "little")
+    for test in tests[1:]:
+        passed &= int.from_bytes(test, "little")
+    return passed.to_bytes(size, "little") if len(tests) > 1 else tests[0]
 
 
 def _pack_run(ids: bytes) -> bytes:
     """A byte with the widths of the upper three planes, and the planes."""
-    planes = [ids[place::_SIZE] for place in range(_SIZE)]
-    digits = [_width_of(plane) for plane in planes[1:]]
-    head = digits[0] + 5 * digits[1] + 25 * digits[2]
-    upper = [
-        _pack_plane(plane, _WIDTHS[digit]) for plane, digit in zip(planes[1:], digits, strict=True)
-    ]
-    return bytes([head]) + planes[0] + b"".join(upper)
+    head, scale, planes = 0, 1, [ids[0::_SIZE]]
+    for place in range(1, _SIZE):
+        plane = ids[place::_SIZE]
+        digit = _width_of(plane)
+        head += scale * digit
+        scale *= len(_WIDTHS)
+        planes.append(_pack_plane(plane, _WIDTHS[digit]))
+    return b"".join([bytes([head]), *planes])
 
 
 def _unpack_run(data: bytes, count: int) -> tuple[bytes, bytes]:
@@ -90,7 +97,8 @@ def _unpack_run(data: bytes, count: int) -> tuple[bytes, bytes]:
     ids = bytearray(count * _SIZE)
     end = 1 + count
     ids[0::_SIZE] = data[1:end]
-    for place, digit in enumerate((head % 5, head // 5 % 5, head // 25), start=1):
+    for place in range(1, _SIZE):
+        head, digit = divmod(head, len(_WIDTHS))
         width = _WIDTHS[digit]
         start, end = end, end + _plane_size(count, width)
         if width:
@@ -100,34 +108,46 @@ def _unpack_run(data: bytes, count: int) -> tuple[bytes, bytes]:
 
 def _width_of(plane: bytes) -> int:
     """The place in ``_WIDTHS`` of the bits that every byte of a plane fits in."""
-    for place, fitting in enumerate(_FITTING):
-        if not plane.translate(None, fitting):
-            return place
-    raise AssertionError("a byte has eight bits")
+    if plane.count(0) == len(plane):
+        return 0
+    if plane.translate(None, _FITTING[3]):
+        return 4
+    return 1 if not plane.translate(None, _FITTING[1]) else 2 + bool(plane.translate(None, _FITTING[2]))
 
 
 def _plane_size(count: int, width: int) -> int:
+    if width == 2:  # noqa: PLR2004  (two planes of one bit)
+        return 2 * _plane_size(count, 1)
     return (count * width + 7) // 8
 
 
 def _pack_plane(plane: bytes, width: int) -> bytes:
-    if width == 0:
+    """The bits of a plane. Python reads and writes digits of base 2 and 16 as fast as it copies."""
+    if not width or not plane:
         return b""
-    step = 8 // width
-    bits = 0
-    for place in range(step):
-        bits |= int.from_bytes(plane[place::step], "little") << (width * place)
-    return bits.to_bytes(_plane_size(len(plane), width), "little")
+    if width == 1:
+        return int(plane.translate(_LOW_BIT), 2).to_bytes(_plane_size(len(plane), 1), "big")
+    if width == 2:  # noqa: PLR2004
+        high = int(plane.translate(_HIGH_BIT), 2).to_bytes(_plane_size(len(plane), 1), "big")
+        return _pack_plane(plane, 1) + high
+    if width == 4:  # noqa: PLR2004
+        digits = plane.translate(_HEX.ljust(256)).decode()
+        return bytes.fromhex(digits if len(plane) % 2 == 0 else digits + "0")
+    return plane
 
 
 def _unpack_plane(packed: bytes, width: int, count: int) -> bytes:
-    step = 8 // width
-    bits = int.from_bytes(packed, "little")
-    mask = int.from_bytes(bytes([2**width - 1]) * len(packed), "little")
-    plane = bytearray(len(packed) * step)
-    for place in range(step):
-        plane[place::step] = ((bits >> (width * place)) & mask).to_bytes(len(packed), "little")
-    return bytes(plane[:count])
+    if width == 1:
+        digits = format(int.from_bytes(packed, "big"), f"0{count}b") if count else ""
+        return digits.encode().translate(_VALUE_OF_HEX)
+    if width == 2:  # noqa: PLR2004
+        half = len(packed) // 2
+        low = int.from_bytes(_unpack_plane(packed[:half], 1, count), "big")
+        high = int.from_bytes(_unpack_plane(packed[half:], 1, count), "big")
+        return (low + 2 * high).to_bytes(count, "big")
+    if width == 4:  # noqa: PLR2004
+        return packed.hex().encode().translate(_VALUE_OF_HEX)[:count]
+    return packed
 
 
 def _numbers(ids: bytes) -> array[int]:

@@ -6,6 +6,7 @@ here, and what a caller later does to a dict it recorded does not reach these.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
@@ -96,6 +97,18 @@ class Parts:
                 *(piece for choice in self.choices for piece in _choice(choice)),
             ]
         )
+
+    def checksum(self) -> int:
+        """CRC-32 over every name and value of the call."""
+        groups = (self.head, self.request, self.response or {}, *(item.head for item in self.choices))
+        ids = (self.prompt_ids, *(data for item in self.choices for data in item[1:]))
+        total = zlib.crc32("\0".join([name for group in groups for name in group]).encode())
+        for group in groups:
+            for value in group.values():
+                total = zlib.crc32(value, total)
+        for data in ids:
+            total = zlib.crc32(b"" if data is None else data, total)
+        return total
 
     @cached_property
     def said(self) -> list[bytes]:
