@@ -67,8 +67,8 @@ def test_the_server_keeps_to_its_document(fast, document, path, mode):
     )
     @given(case=operation.as_strategy(generation_mode=mode))
     def ask(case):
-        if isinstance(case.body, dict) and "wait_s" in case.body:
-            case.body["wait_s"] = 0  # else it would be held back
+        if isinstance(case.body, dict) and type(case.body.get("wait_s")) in (int, float):
+            case.body["wait_s"] = min(case.body["wait_s"], 0)  # else it would be held back
         case.call_and_validate(headers=headers, excluded_checks=ANYHOW, timeout=30)
 
     ask()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 
 import pytest
 from agentlightning.records import AttemptKey
@@ -223,3 +224,18 @@ def test_json_is_refused_with_what_to_set(fast):
 def test_no_spans_are_no_mistake(fast):
     assert send(fast.client(), export([]))[0] == 200
     assert send(fast.client(), b"")[0] == 200
+
+
+def test_damaged_exports_are_refused_or_hold_no_span_and_never_fail(fast, claim):
+    dice, client = random.Random(1), fast.client()
+    whole = export([otel_span(n, {"a": [1, "x"]}) for n in range(1, 4)]).SerializeToString()
+    for _ in range(500):
+        damaged = bytearray(whole)
+        for _ in range(dice.randrange(1, 8)):
+            damaged[dice.randrange(len(damaged))] = dice.randrange(256)
+        cut = bytes(damaged[: dice.randrange(len(damaged) + 1)])
+        assert client.send(PATH, dice.choice([cut, bytes(damaged)]), content_type=PROTOBUF)[0] in (
+            200,
+            400,
+        )
+    assert list(fast.store.spans([claim.key.rollout_id])) == []

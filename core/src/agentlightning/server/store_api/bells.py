@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 from agentlightning.store import Change, Store
 
 _KEPT: Final = 256
-"""Subscriptions that stay while nobody listens, so that a client that asks again finds its own."""
+"""Subscriptions that stay while nobody uses them, so that a client that asks again finds its own."""
 
 Which: TypeAlias = tuple[str | None, Change | None]
 
@@ -26,6 +27,7 @@ class Bell:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.id = secrets.token_hex(8)
         self.count = 0
+        self.users = 0
         self.forget: Callable[[], None] = lambda: None
         self._loop = loop
         self._listening: set[asyncio.Future[None]] = set()
@@ -45,10 +47,14 @@ class Bell:
             heard.add_done_callback(self._listening.discard)
         return heard
 
-    @property
-    def is_heard(self) -> bool:
-        """Whether anybody listens."""
-        return bool(self._listening)
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Keep it watching the store, also while its listener looks into the store."""
+        self.users += 1
+        try:
+            yield
+        finally:
+            self.users -= 1
 
     def _rung(self) -> None:
         self.count += 1
@@ -87,7 +93,7 @@ class Bells:
                 bell = Bell(self._loop)
                 bell.forget = self._store.watch(run_id, bell.ring, on=change)
             self._bells[which] = bell  # the latest last
-            for other in [w for w, b in self._bells.items() if not b.is_heard][:-_KEPT]:
+            for other in [w for w, b in self._bells.items() if not b.users][:-_KEPT]:
                 self._bells.pop(other).forget()
             return bell
 

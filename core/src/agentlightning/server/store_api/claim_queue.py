@@ -50,7 +50,7 @@ class ClaimQueue:
 
     def __init__(self, store: Store, bell: Bell, workers: Workers) -> None:
         self._store = store
-        self._bell = bell
+        self.bell = bell
         self._workers = workers
         self._waiting: dict[_Waiter, None] = {}
         self._serving: asyncio.Task[None] | None = None
@@ -80,20 +80,23 @@ class ClaimQueue:
     async def _serve(self) -> None:
         """Look for the first in the queue, then for the next, until there is nothing; sleep."""
         try:
-            while self._waiting:
-                heard = self._bell.count
-                first = list(self._waiting)[:_AT_ONCE]
-                look = await self._workers.run(self._look, first)
-                for waiter, given in look.given:
-                    _hand(waiter, given)
-                if not look.is_open:
-                    self._answer_all(m.Claims(claims=[], run_is_open=False))
-                elif look.is_empty:
-                    await self._sleep(heard, look.expiry_s)
+            with self.bell.in_use():
+                while self._waiting:
+                    await self._give_out()
         except Exception as error:  # noqa: BLE001 - whatever it is, each client is told, and it is logged there
             self._answer_all(error)
         finally:
             self._serving = None
+
+    async def _give_out(self) -> None:
+        heard = self.bell.count
+        look = await self._workers.run(self._look, list(self._waiting)[:_AT_ONCE])
+        for waiter, given in look.given:
+            _hand(waiter, given)
+        if not look.is_open:
+            self._answer_all(m.Claims(claims=[], run_is_open=False))
+        elif look.is_empty:
+            await self._sleep(heard, look.expiry_s)
 
     def _look(self, waiters: Sequence[_Waiter]) -> _Look:
         """Claim for one waiter after the other until there is nothing left (in a thread)."""
@@ -115,7 +118,7 @@ class ClaimQueue:
 
     async def _sleep(self, heard: int, expiry_s: float | None) -> None:
         timeout = None if expiry_s is None else max(expiry_s, _SHORTEST_SLEEP_S)
-        woken = self._bell.passed(heard)
+        woken = self.bell.passed(heard)
         try:
             await asyncio.wait({woken}, timeout=timeout)
         finally:

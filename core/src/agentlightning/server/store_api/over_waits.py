@@ -64,18 +64,23 @@ class OverWait:
 
     async def until_over(self, bell: Bell, workers: Workers) -> None:
         """Look whenever rollouts have ended or a lease has, until enough are over."""
-        while True:
-            heard, started = bell.count, time.monotonic()
-            enough, expiry_s = await workers.run(self._look_again)
-            if enough:
-                return
-            await asyncio.sleep(_REST * (time.monotonic() - started))
-            timeout = None if expiry_s is None else max(expiry_s, _SHORTEST_SLEEP_S)
-            woken = bell.passed(heard)
-            try:
-                await asyncio.wait({woken}, timeout=timeout)
-            finally:
-                woken.cancel()
+        with bell.in_use():
+            while not await self._look_and_sleep(bell, workers):
+                continue
+
+    async def _look_and_sleep(self, bell: Bell, workers: Workers) -> bool:
+        heard, started = bell.count, time.monotonic()
+        enough, expiry_s = await workers.run(self._look_again)
+        if enough:
+            return True
+        await asyncio.sleep(_REST * (time.monotonic() - started))
+        timeout = None if expiry_s is None else max(expiry_s, _SHORTEST_SLEEP_S)
+        woken = bell.passed(heard)
+        try:
+            await asyncio.wait({woken}, timeout=timeout)
+        finally:
+            woken.cancel()
+        return False
 
     def _look_again(self) -> tuple[bool, float | None]:
         return self.look(), self._store.seconds_to_expiry()

@@ -11,7 +11,7 @@ import msgspec
 from starlette.types import Receive
 
 from agentlightning.server.store_api.access import Caller
-from agentlightning.server.store_api.bells import Bells
+from agentlightning.server.store_api.bells import Bell, Bells, Which
 from agentlightning.server.store_api.calls import check_claims, is_open
 from agentlightning.server.store_api.claim_queue import ClaimQueue
 from agentlightning.server.store_api.held import Held, held_for
@@ -70,20 +70,24 @@ class WaitingCalls:
             reply = await self._workers.run(_look, self._store, ask)
             if reply.claims or not reply.run_is_open or not wait_s:
                 return reply
+        queue = await self._queue(ask.run_id)
         if self._has_stopped(ask):
             return m.Claims(claims=[])
-        queue = await self._queue(ask.run_id)
         given = await self._held.until(queue.join(ask), wait_s, receive)
         return m.Claims(claims=[]) if given is None else given
 
     async def _queue(self, run_id: str | None) -> ClaimQueue:
+        bell = await self._bell((run_id, "queued"))
         queue = self._queues.get(run_id)
-        if queue is None:
-            bell = await self._workers.run(self._bells.get, (run_id, "queued"))
-            for name in [name for name, other in self._queues.items() if not other]:
+        if queue is None or queue.bell is not bell:  # another one only if nobody waited for long
+            for name in [name for name, other in self._queues.items() if not len(other)]:
                 self._queues.pop(name).close()
-            queue = self._queues.setdefault(run_id, ClaimQueue(self._store, bell, self._workers))
+            queue = self._queues[run_id] = ClaimQueue(self._store, bell, self._workers)
         return queue
+
+    async def _bell(self, which: Which) -> Bell:
+        known = self._bells.known(which)
+        return await self._workers.run(self._bells.get, which) if known is None else known
 
     async def _stop_waiting(self, ask: m.StopWaiting, caller: Caller, _receive: Receive) -> m.Done:
         now = time.monotonic()
@@ -105,20 +109,18 @@ class WaitingCalls:
         wait_s = held_for(ask.wait_s)
         wait = OverWait(self._store, ask)
         if not await self._workers.run(wait.look) and wait_s:
-            bell = await self._workers.run(self._bells.get, (None, "over"))
+            bell = await self._bell((None, "over"))
             until_over = asyncio.ensure_future(wait.until_over(bell, self._workers))
             await self._held.until(until_over, wait_s, receive)
         return m.Rollouts(rollouts=wait.over)
 
     async def _changes(self, ask: m.Changes, _caller: Caller, receive: Receive) -> m.Changed:
         wait_s = held_for(ask.wait_s)
-        which = (ask.run_id, ask.on)
-        bell = self._bells.known(which)
-        if bell is None:
-            bell = await self._workers.run(self._bells.get, which)
+        bell = await self._bell((ask.run_id, ask.on))
         bell_id, _, count = (ask.since or "").partition("-")
         if bell_id == bell.id and count == str(bell.count):
-            await self._held.until(bell.passed(bell.count), wait_s, receive)
+            with bell.in_use():
+                await self._held.until(bell.passed(bell.count), wait_s, receive)
         now = f"{bell.id}-{bell.count}"
         return m.Changed(changed=now != ask.since, now=now)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
@@ -50,8 +51,9 @@ class Workers:
         """End the threads when they have finished what they are at, or after a while without them."""
         for _thread in self._threads:
             self._jobs.put(None)
+        until = time.monotonic() + _END_S
         for thread in self._threads:
-            thread.join(_END_S)
+            thread.join(max(0.0, until - time.monotonic()))
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
