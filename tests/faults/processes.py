@@ -16,6 +16,7 @@ DEADLINE_S = 60
 
 _PREAMBLE = """
 import sys, time
+from agentlightning.errors import StaleAttempt
 from agentlightning.records import AttemptKey, Outcome, RolloutConfig, RolloutRequest
 from agentlightning.store import Result, RolloutQuery, waiting
 from agentlightning.testing.store.making import request, span
