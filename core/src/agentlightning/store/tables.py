@@ -168,7 +168,10 @@ class Tables(ABC):
 
     @abstractmethod
     def insert_spans(self, spans: Iterable[Span]) -> int:
-        """Add the spans whose (rollout, attempt, span id) is new, in this order; how many were."""
+        """Add the spans whose (rollout, attempt, span id) is new, in this order; how many were.
+
+        :mod:`agentlightning.store.compact` keeps their calls small.
+        """
 
     def known_spans(self, key: AttemptKey, span_ids: Collection[str]) -> set[str]:
         """Which of these spans an attempt has; a backend that need not read them for it overrides."""
@@ -199,7 +202,7 @@ class Tables(ABC):
 
     @abstractmethod
     def put_worker(self, worker_id: str, now: float, report: Mapping[str, JSON] | None) -> None:
-        """Note that a worker was seen; a report replaces its last one."""
+        """Note that a worker was seen, to the second at least; a report replaces its last one."""
 
     @abstractmethod
     def workers(self) -> list[Worker]:
