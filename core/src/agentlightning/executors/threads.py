@@ -26,26 +26,26 @@ class ThreadExecutor(Executor):
     def __init__(self) -> None:
         self._stopping = False
         self._worker: Callable[[], None] | None = None
-        self._threads: list[threading.Thread] = []
         self._errors: list[BaseException] = []
+        self._at_work = 0
+        # Not Thread.join(): interrupted by Ctrl+C it takes threads that go on for ended (3.11, 3.12).
+        self._ended = threading.Condition()
 
     def run(self, worker: Callable[[], None], count: int) -> None:
         """Run the workers; the first error of one stops the others and is raised at the end."""
         self._worker, self._errors = worker, []
         if self._stopping:
             return
-        self._threads = [
-            threading.Thread(target=self._work, args=(worker,), name=f"worker-{i}", daemon=True)
-            for i in range(count)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._at_work = count
         try:
-            for thread in self._threads:
-                thread.join()
+            for i in range(count):
+                threading.Thread(
+                    target=self._work, args=(worker,), name=f"worker-{i}", daemon=True
+                ).start()
+            self._wait()
         except KeyboardInterrupt:
             self.stop(_INTERRUPT_DEADLINE_S)
-            self._join(time.monotonic() + _LAST_WORDS_S)
+            self._wait(_LAST_WORDS_S)
             raise
         if self._errors:
             raise self._errors[0]
@@ -56,23 +56,25 @@ class ThreadExecutor(Executor):
         self._stopping = True
         if isinstance(self._worker, Stoppable):
             self._worker.stop(deadline_s)
-        self._join(end)
+        self._wait(max(0.0, end - time.monotonic()))
 
     def reports(self) -> Sequence[Mapping[str, JSON]]:
         """What the workers, which share a process, tell now."""
         return [self._worker.report()] if isinstance(self._worker, Reporting) else []
 
-    def _join(self, end: float) -> None:
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join(max(0.0, end - time.monotonic()))
+    def _wait(self, timeout_s: float | None = None) -> None:
+        with self._ended:
+            self._ended.wait_for(lambda: self._at_work == 0, timeout_s)
 
     def _work(self, worker: Callable[[], None]) -> None:
-        if self._stopping:
-            return
         try:
-            worker()
+            if not self._stopping:
+                worker()
         except BaseException as error:  # noqa: BLE001 - raised by run(), in the caller's thread
             self._errors.append(error)
             if isinstance(worker, Stoppable):
                 worker.stop(0)
+        finally:
+            with self._ended:
+                self._at_work -= 1
+                self._ended.notify_all()
