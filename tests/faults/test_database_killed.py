@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import psycopg
@@ -23,8 +24,9 @@ WRITERS, RUNNERS, THREADS = 2, 2, 3
 LEASE_S = 60.0
 """So long that no attempt is lost: whoever holds one lives, and the database is back before."""
 
-PATIENCE_S = 60.0
-SESSIONS_KILLED, CRASHES = 16, 4
+PATIENCE_S, SOON_S = 60.0, 5.0
+THREADS_OF_A_CLIENT = 8
+SESSIONS_KILLED, CRASHES = 10, 3
 
 
 @pytest.fixture
@@ -81,6 +83,16 @@ def test_clients_lose_nothing_and_double_nothing_while_the_database_is_killed(
         check_whole(
             store, written, [entry for of_writer in noted for entry in of_writer], lives=WRITERS
         )
+
+
+def test_a_client_with_many_connections_is_answered_as_soon_as_the_database_is_back(database):
+    with open_store(database.url) as store, ThreadPoolExecutor(THREADS_OF_A_CLIENT) as threads:
+        for _ in range(2):
+            list(threads.map(lambda _: store.runs(), range(20 * THREADS_OF_A_CLIENT)))
+            crash(database, None)
+            began = time.monotonic()
+            assert store.runs() == []
+            assert time.monotonic() - began < SOON_S
 
 
 def kill_a_session(database, chance):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -76,7 +77,6 @@ class PostgresStore(TableStore):
             min_size=1,
             max_size=MAX_CONNECTIONS,
             configure=configure,
-            check=check_alive,
             timeout=_PATIENCE_S,
             reconnect_timeout=_PATIENCE_S,
             max_idle=_IDLE_S,
@@ -126,7 +126,7 @@ class PostgresStore(TableStore):
         self._check_usable()
         with explained(self.url):
             try:
-                connection = self._pool.getconn()
+                connection = self._living()
             except PoolTimeout:
                 connect(self._arguments).close()  # says why, where the pool only says that it waited
                 raise
@@ -138,6 +138,22 @@ class PostgresStore(TableStore):
                 if connection.broken:
                     self._remembered.forget()
                 self._pool.putconn(connection)
+
+    def _living(self) -> psycopg.Connection:
+        """A connection of the pool that the server has not closed: after its restart all are.
+
+        The pool could check that itself, but waits longer and longer from one dead one to the next.
+        """
+        deadline = time.monotonic() + self._pool.timeout
+        while True:
+            connection = self._pool.getconn(deadline - time.monotonic())
+            try:
+                check_alive(connection)
+            except psycopg.OperationalError:
+                self._remembered.forget()
+                self._pool.putconn(connection)  # which throws it away and makes another
+            else:
+                return connection
 
     def _check_usable(self) -> None:
         if os.getpid() != self._process:
