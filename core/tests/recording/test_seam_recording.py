@@ -6,7 +6,9 @@ import logging
 import openai
 import pytest
 from agentlightning.recording import seam
+from agentlightning.recording.ids import span_id_of_try
 from agentlightning.recording.recorder import Recorder
+from agentlightning.samples.calls import recorded_calls
 from agentlightning.testing.model_server import RawReply
 from pydantic import BaseModel
 
@@ -84,20 +86,29 @@ def test_a_client_built_before_the_seam_is_covered(recording, client):
     assert len(recording.calls(context)) == 1
 
 
-def test_sdk_retries_are_one_record(recording, server, client):
-    tries = []
-
-    def reply(request):
-        tries.append(request)
-        return RawReply(b"{}", status=500) if len(tries) == 1 else "fine"
-
-    server.reply = reply
-    model = client(max_retries=2)
+def test_sdk_retries_are_one_record_with_the_failed_tries_beneath_it(recording, server, client):
+    replies = [RawReply(b"{}", status=500), RawReply(b'{"error": "busy"}', status=429), "fine"]
+    server.reply = lambda request: replies[len(server.requests) - 1]
     with recording.rollout() as context:
-        model.chat.completions.create(model="m", messages=HI)
-    (call,) = recording.calls(context)
-    assert len(tries) == 2
-    assert (call.retries, call.complete) == (1, True)
+        client(max_retries=2).chat.completions.create(model="m", messages=HI)
+    call, *tries = sorted(recording.spans(context, "llm"), key=lambda span: not span.call.complete)
+    assert len(server.requests) == 3
+    assert (call.call.retries, call.call.complete) == (2, True)
+    assert [one.parent_id for one in tries] == [call.span_id] * 2
+    assert [one.span_id for one in tries] == [span_id_of_try(call.span_id, n) for n in (0, 1)]
+    assert [one.call.error[:8] for one in tries] == ["HTTP 500", "HTTP 429"]
+    assert {one.call.seq for one in (call, *tries)} == {1}
+    assert [found.span for found in recorded_calls(recording.spans(context))] == [call]
+
+
+def test_a_call_that_fails_at_every_try_is_one_failed_record(recording, server, client):
+    server.reply = lambda request: RawReply(b'{"error": {"message": "down"}}', status=503)
+    with recording.rollout() as context, pytest.raises(openai.InternalServerError):
+        client(max_retries=1).chat.completions.create(model="m", messages=HI)
+    (call,) = recorded_calls(recording.spans(context))
+    assert "down" in call.call.error
+    assert call.call.retries == 1
+    assert len(recording.spans(context, "llm")) == 2
 
 
 def test_keys_are_never_recorded(recording, server, caplog, client, key):

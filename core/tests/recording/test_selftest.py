@@ -4,7 +4,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
-from agentlightning.recording.seam.selftest import problems_of
+from agentlightning.recording.seam.selftest import problems_of_sdk
 from openai import _base_client, _models
 
 
@@ -17,16 +17,16 @@ class Moved:
 
 
 def test_todays_sdk_is_as_expected():
-    assert problems_of(_base_client, _models) == []
+    assert problems_of_sdk(_base_client, _models) == []
 
 
 def test_what_has_moved_is_named():
     moved = SimpleNamespace(SyncAPIClient=Moved, AsyncAPIClient=Moved)
-    problems = problems_of(moved, SimpleNamespace())
+    problems = problems_of_sdk(moved, SimpleNamespace())
     assert "SyncAPIClient has no method request" in problems
     assert any("AsyncAPIClient._process_response changed" in problem for problem in problems)
     assert "FinalRequestOptions has no extra_json" in problems
-    assert problems_of(SimpleNamespace(), _models)[0] == "SyncAPIClient has no method request"
+    assert problems_of_sdk(SimpleNamespace(), _models)[0] == "SyncAPIClient has no method request"
 
 
 SCRIPT = """

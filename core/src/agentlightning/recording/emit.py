@@ -20,6 +20,7 @@ from agentlightning.recording.defaults import (
     no_model,
 )
 from agentlightning.recording.open_call import OpenCall, open_call
+from agentlightning.recording.own_clients import own_client
 from agentlightning.recording.own_rollout import own_rollout
 from agentlightning.recording.stand_in import real_key
 from agentlightning.recording.tools import refuse_ellipsis, tool_schemas
@@ -146,7 +147,7 @@ def _client() -> httpx.Client:
     import httpx
 
     unlimited = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-    return httpx.Client(timeout=_TIMEOUT_S, limits=unlimited)
+    return own_client(httpx.Client(timeout=_TIMEOUT_S, limits=unlimited))
 
 
 def _read(body: Mapping[str, Any]) -> Reply:

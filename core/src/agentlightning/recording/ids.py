@@ -23,5 +23,10 @@ def root_span_id_of(key: AttemptKey) -> str:
     return _digest(key)[32:48]
 
 
+def span_id_of_try(span_id: str, number: int) -> str:
+    """The span of one failed try of a call, 16 hexadecimal digits: the same whoever records it."""
+    return hashlib.blake2b(f"{span_id}/{number}".encode(), digest_size=8).hexdigest()
+
+
 def _digest(key: AttemptKey) -> str:
     return hashlib.sha256(f"{key.rollout_id}/{key.number}".encode()).hexdigest()

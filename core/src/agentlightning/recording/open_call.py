@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from agentlightning import semconv
 from agentlightning.llm_api import (
@@ -19,9 +19,15 @@ from agentlightning.llm_api import (
 )
 from agentlightning.recording.context import RolloutContext, current_span
 from agentlightning.recording.guard import never_raises
-from agentlightning.recording.ids import new_span_id
+from agentlightning.recording.ids import new_span_id, span_id_of_try
 from agentlightning.recording.routing import Outgoing, decide
-from agentlightning.records import CallInfo
+from agentlightning.records import Api, CallInfo, LLMCall
+
+
+class _FailedTry(NamedTuple):
+    start_ns: int
+    end_ns: int
+    error: str
 
 
 class OpenCall:
@@ -30,6 +36,12 @@ class OpenCall:
     The first of :meth:`replied`, :meth:`failed` and :meth:`abandon` makes the record, the others
     then do nothing. A call to our endpoint is recorded there, under the span id sent along, and its
     failed tries beneath that id; here only if it failed for good, so that they have their parent.
+
+    Attributes:
+        choices: how many replies were asked for.
+        sending: its request is on its way; one sent meanwhile, by a transport, is the same one.
+        answered: a reply came, whole or as a stream.
+        settle: ends the record of a stream that is being read, with the reason.
     """
 
     def __init__(self, context: RolloutContext, info: CallInfo, outgoing: Outgoing) -> None:
@@ -37,13 +49,20 @@ class OpenCall:
         self.span_id = new_span_id()
         self.streamed = bool(outgoing.body.get("stream"))
         self.api = info.api
+        self.choices = _choices_asked(info.api, outgoing.body)
+        self.sending = False
+        self.answered = False
+        self.settle: Callable[[str], None] | None = None
+        self._url = outgoing.url
         self._context = context
         self._agent = info.agent
         self._parent_id = current_span()
         self._seq = context.life.next_seq()
-        self._start_ns = time.time_ns()
+        self._start_ns = self._left_ns = time.time_ns()
         # Copied now: the agent may go on to change its list of messages while the reply streams in.
         self._request = {} if outgoing.by_endpoint else scrub_body(outgoing.body)
+        self._retries = 0
+        self._failed_try: _FailedTry | None = None
         self._open = True
         self._lock = threading.RLock()  # a collected stream may end its call in here
         context.life.last_calls[info.agent] = self.span_id
@@ -59,6 +78,20 @@ class OpenCall:
         return headers
 
     @never_raises(lambda: None)
+    def leaves(self, url: str) -> None:
+        """A try is sent to ``url``; the try before it, if there was one, is recorded as failed."""
+        failed, self._failed_try = self._failed_try, None
+        if failed is not None:
+            self._record_try(failed)
+            self._retries += 1
+        self._url, self._left_ns = url, time.time_ns()
+
+    @never_raises(lambda: None)
+    def try_failed(self, error: BaseException | str) -> None:
+        """The try that left last has failed; what becomes of the call is not known yet."""
+        self._failed_try = _FailedTry(self._left_ns, time.time_ns(), self._told(error))
+
+    @never_raises(lambda: None)
     def replied(
         self,
         response: Mapping[str, Any] | None,
@@ -68,20 +101,27 @@ class OpenCall:
         error: str | None = None,
     ) -> None:
         """Record the reply; ``complete`` false or an ``error`` for one that was not read to its end."""
+        self._retries = max(self._retries, retries)
         if self._ends() and not self.outgoing.by_endpoint:
-            self._record(response, retries=retries, complete=complete, error=error)
+            self._record(response, complete=complete, error=error)
 
     @never_raises(lambda: None)
-    def failed(self, error: BaseException, *, retries: int = 0) -> None:
+    def failed(self, error: BaseException | str) -> None:
         """Record that the call failed for good."""
         if self._ends():
             self._request = self._request or scrub_body(self.outgoing.body)
-            text = error_line(error, secrets=[self.outgoing.api_key])
-            self._record(None, retries=retries, complete=False, error=text)
+            self._record(None, complete=False, error=self._told(error))
 
     def abandon(self) -> None:
         """Record a call that was still under way when its attempt ended."""
-        self.replied(None, complete=False, error="the attempt was over before the call had ended")
+        told = "the attempt was over before the call had ended"
+        if self.settle is not None:
+            self.settle(told)
+        self.replied(None, complete=False, error=told)
+
+    def forget(self) -> None:
+        """Make no record: the call was never sent as it was decided on."""
+        self._ends()
 
     def _ends(self) -> bool:
         with self._lock:
@@ -89,29 +129,48 @@ class OpenCall:
         self._context.life.open_calls.pop(self.span_id, None)
         return first
 
-    def _record(
-        self, response: Mapping[str, Any] | None, *, retries: int, complete: bool, error: str | None
-    ) -> None:
-        call = read_call(
+    def _told(self, error: BaseException | str) -> str:
+        secrets = [self.outgoing.api_key]
+        return error if isinstance(error, str) else error_line(error, secrets=secrets)
+
+    def _record_try(self, failed: _FailedTry) -> None:
+        if self.outgoing.by_endpoint:
+            return  # recorded there, where it failed
+        call = self._read(None, complete=False, error=failed.error)
+        own_id = span_id_of_try(self.span_id, self._retries)
+        self._add(call, own_id, self.span_id, failed.start_ns, failed.end_ns)
+
+    def _record(self, response: Mapping[str, Any] | None, *, complete: bool, error: str | None) -> None:
+        call = self._read(response, complete=complete, error=error)
+        self._add(call, self.span_id, self._parent_id, self._start_ns, time.time_ns())
+
+    def _read(
+        self, response: Mapping[str, Any] | None, *, complete: bool, error: str | None
+    ) -> LLMCall:
+        return read_call(
             seq=self._seq,
             api=self.api,
             agent=self._agent,
-            base_url=base_of_url(self.outgoing.url),
+            base_url=base_of_url(self._url),
             request=self._request,
             response=response,
             streamed=self.streamed,
             complete=complete,
-            retries=retries,
+            retries=self._retries,
             error=error,
         )
+
+    def _add(
+        self, call: LLMCall, span_id: str, parent_id: str | None, start_ns: int, end_ns: int
+    ) -> None:
         span = llm_span(
             call,
             key=self._context.key,
             trace_id=self._context.trace_id,
-            span_id=self.span_id,
-            parent_id=self._parent_id,
-            start_ns=self._start_ns,
-            end_ns=time.time_ns(),
+            span_id=span_id,
+            parent_id=parent_id,
+            start_ns=start_ns,
+            end_ns=end_ns,
             attributes={semconv.ROUTE: self.outgoing.how},
         )
         self._context.sink.add(span)
@@ -120,3 +179,13 @@ class OpenCall:
 def open_call(context: RolloutContext, info: CallInfo, body: Mapping[str, Any]) -> OpenCall:
     """Decide on a call and open its record; raises what :func:`routing.decide` raises."""
     return OpenCall(context, info, decide(context, info, body))
+
+
+def _choices_asked(api: Api, body: Mapping[str, Any]) -> int:
+    """How many choices a whole reply has: ``n``, and that for each prompt of the completions API."""
+    count, prompt = body.get("n"), body.get("prompt")
+    asked = count if isinstance(count, int) and count > 0 else 1
+    if api != "completions" or not isinstance(prompt, list):
+        return asked
+    is_tokens = any(isinstance(item, int) for item in prompt)
+    return asked if is_tokens else asked * max(1, len(prompt))

@@ -10,6 +10,7 @@ from typing import Any
 from agentlightning.errors import RolloutCancelled, UnroutedCall
 from agentlightning.llm_api import url_for, within
 from agentlightning.recording.context import RolloutContext
+from agentlightning.recording.guard import report_fault
 from agentlightning.records import Api, CallInfo, Decision, Passthrough, Route
 
 logger = logging.getLogger("agentlightning.recording")
@@ -23,6 +24,8 @@ class Outgoing:
         headers: to be set beside the caller's own.
         drop_auth: the caller's own credentials must not go along: they are another server's.
         by_endpoint: our endpoint records this call.
+        changed: something of it differs from what the caller asked for, its headers apart.
+        moved: the route names the server, so that ``url`` is to be used as it is.
     """
 
     url: str
@@ -32,6 +35,7 @@ class Outgoing:
     drop_auth: bool
     by_endpoint: bool
     changed: bool
+    moved: bool
     how: str
 
 
@@ -43,7 +47,7 @@ def decide(context: RolloutContext, info: CallInfo, body: Mapping[str, Any]) -> 
         UnroutedCall: strict mode, and nobody decided.
     """
     refuse_if_over(context)
-    decision = context.resolve(info)
+    decision, broken = _resolved(context, info)
     if isinstance(decision, Route):
         return _routed(context, info, decision, body)
     by_endpoint = within(info.url, context.endpoint_origin)
@@ -57,8 +61,23 @@ def decide(context: RolloutContext, info: CallInfo, body: Mapping[str, Any]) -> 
         drop_auth=False,
         by_endpoint=by_endpoint,
         changed=False,
-        how=_describe(decision, by_endpoint=by_endpoint),
+        moved=False,
+        how=_describe(decision, by_endpoint=by_endpoint) + broken,
     )
+
+
+def _resolved(context: RolloutContext, info: CallInfo) -> tuple[Decision, str]:
+    """The resolver's answer; one that fails has not decided, which the second part then tells."""
+    try:
+        return context.resolve(info), ""
+    except (UnroutedCall, RolloutCancelled):
+        raise
+    except Exception as error:
+        report_fault("the resolver of a rollout", error)
+        told = f"the resolver failed ({type(error).__name__}: {error})"
+        if context.strict:
+            raise UnroutedCall(f"strict mode: the LLM call could not be routed: {told}") from error
+        return None, f"; {told}"
 
 
 def refuse_if_over(context: RolloutContext) -> None:
@@ -98,6 +117,7 @@ def _routed(context: RolloutContext, info: CallInfo, route: Route, body: Mapping
         drop_auth=not within(url, info.url),
         by_endpoint=within(url, context.endpoint_origin),
         changed=True,
+        moved=route.base_url is not None,
         how=how,
     )
 
@@ -112,12 +132,17 @@ def with_system_prompt(api: Api, body: Mapping[str, Any], prompt: str) -> dict[s
     field = "input" if api == "responses" else "messages"
     held = body.get(field)
     items = list(held) if isinstance(held, list | tuple) else []
-    first = items[0] if items and isinstance(items[0], Mapping) else {}
-    if first.get("role") in {"system", "developer"} and not body.get("instructions"):
-        return {**body, field: [{**first, "content": prompt}, *items[1:]]}
+    place = next((at for at, item in enumerate(items) if _is_system(item)), None)
+    if place is not None and not body.get("instructions"):
+        items[place] = {**items[place], "content": prompt}
+        return {**body, field: items}
     if api == "responses":
         return {**body, "instructions": prompt}
     return {**body, field: [{"role": "system", "content": prompt}, *items]}
+
+
+def _is_system(item: object) -> bool:
+    return isinstance(item, Mapping) and item.get("role") in {"system", "developer"}
 
 
 def _describe(decision: Decision, *, by_endpoint: bool) -> str:

@@ -1,12 +1,11 @@
-"""The seam: routes and records the LLM calls of the ``openai`` SDK, whoever made the client.
+"""The seam: routes and records the LLM calls of an agent, whoever made its client.
 
-It patches two methods of the SDK's base clients at class level, so clients built earlier are
-covered, and nothing is imported before the agent imports it.
+It patches methods of the SDKs and of the HTTP libraries beneath them at class level, so clients built
+earlier are covered, and nothing is imported before the agent imports it.
 """
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 from typing import Any, Final
@@ -14,14 +13,7 @@ from typing import Any, Final
 import wrapt
 
 from agentlightning.errors import SeamError
-from agentlightning.recording.context import current_rollout
-from agentlightning.recording.patching import Patch
-from agentlightning.recording.seam.sdk import SdkSeam
-from agentlightning.recording.seam.selftest import problems_of
-
-logger = logging.getLogger("agentlightning.recording")
-
-_PACKAGE: Final = "openai"
+from agentlightning.recording.seam.targets import TARGETS, Target
 
 
 class _Seam:
@@ -29,53 +21,35 @@ class _Seam:
         self._lock = threading.RLock()
         self._installs = 0
         self._waiting = False
-        self._patches: list[Patch] = []
-        self.problems: list[str] = []
 
     def install(self) -> None:
         with self._lock:
             self._installs += 1
             waiting, self._waiting = self._waiting, True
-        if not waiting:  # such a hook cannot be taken back, so there is one for good
-            wrapt.register_post_import_hook(self._imported, _PACKAGE)
-        elif _PACKAGE in sys.modules:
-            self._imported()
+        for target in TARGETS:
+            if not waiting:  # such a hook cannot be taken back, so there is one for good
+                wrapt.register_post_import_hook(self._on_import(target), target.package)
+            elif target.package in sys.modules:
+                self._imported(target)
 
     def uninstall(self) -> None:
         with self._lock:
             self._installs = max(0, self._installs - 1)
             if self._installs == 0:
-                for patch in self._patches:
-                    patch.remove()
+                for target in TARGETS:
+                    target.remove()
 
-    def _imported(self, _module: Any = None) -> None:
-        # Imported before our lock is taken: another thread may hold the import lock and want ours.
-        import openai
-        from openai import _base_client, _models, _types
+    def _on_import(self, target: Target) -> Any:
+        return lambda _module: self._imported(target)
 
+    def _imported(self, target: Target) -> None:
+        # Not under our lock: another thread may hold the import lock and want ours.
+        if self._installs == 0:
+            return
+        target.apply()
         with self._lock:
-            if self._installs == 0:
-                return
-            if not self._patches:
-                self.problems = problems_of(_base_client, _models)
-                if self.problems:
-                    self._refuse()
-                    return
-                self._patches = SdkSeam(openai, _types).patches(_base_client)
-            for patch in self._patches:
-                patch.apply()
-
-    def _refuse(self) -> None:
-        if current_rollout() is not None:
-            raise SeamError(self.message())
-        logger.warning(self.message())
-
-    def message(self) -> str:
-        return (
-            f"LLM calls of the {_PACKAGE} package can't be recorded: this version of it has changed "
-            f"what recording stands on ({'; '.join(self.problems)}). Install a version of {_PACKAGE} "
-            "that the agentlightning documentation names as tested"
-        )
+            if self._installs == 0:  # uninstalled meanwhile
+                target.remove()
 
 
 _seam: Final = _Seam()
@@ -87,11 +61,12 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Undo one :func:`install`; the last one restores the SDK's original methods."""
+    """Undo one :func:`install`; the last one restores the original methods."""
     _seam.uninstall()
 
 
 def require_working() -> None:
-    """Raise ``SeamError`` if the self-test found that the imported SDK can't be recorded."""
-    if _seam.problems:
-        raise SeamError(_seam.message())
+    """Raise ``SeamError`` if the self-test found a package, imported by now, that can't be recorded."""
+    broken = [target.message() for target in TARGETS if target.problems]
+    if broken:
+        raise SeamError(". ".join(broken))

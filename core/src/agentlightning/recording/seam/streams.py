@@ -1,15 +1,37 @@
-"""Listens to a streamed reply while the agent reads it; the agent sees every byte unchanged."""
+"""Takes the reply of a call, whole or while the agent reads it; the agent sees every byte unchanged."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Final, TypeAlias
 
+from agentlightning.llm_api import error_line
 from agentlightning.llm_api.replies import read_body
 from agentlightning.llm_api.streams import StreamedReply
 from agentlightning.recording.guard import never_raises
 from agentlightning.recording.open_call import OpenCall
+
+Decode: TypeAlias = Callable[[bytes], bytes]
+
+_LEFT: Final = "the reply was not read to its end"
+
+
+def received(call: OpenCall, response: Any, *, retries: int = 0) -> None:
+    """Take a good ``response`` (of httpx or httpx2) to ``call``: record it, or listen to it."""
+    call.answered = True
+    if call.outgoing.by_endpoint:
+        call.replied(None)
+        return
+    content_type = response.headers.get("content-type", "")
+    events = "event-stream" in content_type or (call.streamed and "json" not in content_type)
+    tap = _Tap(call, retries=retries, events=events)
+    if response.is_stream_consumed or response.is_closed:
+        tap.feed(response.content)
+        tap.end()
+    else:
+        _listen_to(response, tap)
 
 
 class _Tap:
@@ -23,8 +45,9 @@ class _Tap:
         self.pulling = False
         self._call = call
         self._retries = retries
-        self._reply = StreamedReply(call.api) if events else None
+        self._reply = StreamedReply(call.api, choices=call.choices) if events else None
         self._bytes = bytearray()
+        call.settle = self.stop
 
     @never_raises(lambda: None)
     def feed(self, piece: bytes) -> None:
@@ -46,9 +69,9 @@ class _Tap:
             self._call.replied(body, retries=self._retries, error=error)
 
     @never_raises(lambda: None)
-    def stop(self, why: BaseException | None = None) -> None:
-        """No more bytes will be read; ``why`` is the fault that ended it, None for an early leave."""
-        told = f"{type(why).__name__}: {why}" if why else "the reply was not read to its end"
+    def stop(self, why: BaseException | str = _LEFT) -> None:
+        """No more bytes will be read, for a fault or because the agent leaves early."""
+        told = why if isinstance(why, str) else error_line(why)
         if self._reply is not None:
             self._record(told)
         else:
@@ -63,20 +86,14 @@ class _Tap:
             )
 
 
-def tap_stream(call: OpenCall, response: Any, *, retries: int) -> None:
-    """Listen to ``response`` (of httpx or httpx2), read by bytes, lines or ``read``, or dropped."""
-    content_type = response.headers.get("content-type", "")
-    events = "event-stream" in content_type or (call.streamed and "json" not in content_type)
-    tap = _Tap(call, retries=retries, events=events)
+def _listen_to(response: Any, tap: _Tap) -> None:
+    """Tap every way to read ``response``: by bytes, which text, lines and ``read`` stand on, and raw.
+
+    Reading by bytes reads raw beneath, which is then not tapped again: it happens while pulling.
+    """
     weakref.finalize(response, tap.stop).atexit = False
-    bytes_of, bytes_of_async = response.iter_bytes, response.aiter_bytes
     close_sync, close_async = response.close, response.aclose
-
-    def iter_bytes(*args: Any, **kwargs: Any) -> Iterator[bytes]:
-        return _listen(tap, bytes_of(*args, **kwargs))
-
-    def aiter_bytes(*args: Any, **kwargs: Any) -> AsyncIterator[bytes]:
-        return _listen_async(tap, bytes_of_async(*args, **kwargs))
+    encoding = response.headers.get("content-encoding", "")
 
     def close() -> None:
         if not tap.pulling:
@@ -88,11 +105,21 @@ def tap_stream(call: OpenCall, response: Any, *, retries: int) -> None:
             tap.stop()
         await close_async()
 
-    response.iter_bytes, response.aiter_bytes = iter_bytes, aiter_bytes
+    def tapped(pieces_of: Any, listen: Any, encoding: str = "") -> Any:
+        def pieces(*args: Any, **kwargs: Any) -> Any:
+            found = pieces_of(*args, **kwargs)
+            return found if tap.pulling else listen(tap, found, _decoder(encoding))
+
+        return pieces
+
+    response.iter_bytes = tapped(response.iter_bytes, _listen)
+    response.aiter_bytes = tapped(response.aiter_bytes, _listen_async)
+    response.iter_raw = tapped(response.iter_raw, _listen, encoding)
+    response.aiter_raw = tapped(response.aiter_raw, _listen_async, encoding)
     response.close, response.aclose = close, aclose
 
 
-def _listen(tap: _Tap, pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _listen(tap: _Tap, pieces: Iterator[bytes], decode: Decode | None) -> Iterator[bytes]:
     try:
         while True:
             tap.pulling = True
@@ -103,16 +130,20 @@ def _listen(tap: _Tap, pieces: Iterator[bytes]) -> Iterator[bytes]:
             if piece is None:
                 tap.end()
                 return
-            tap.feed(piece)
+            _feed(tap, piece, decode)
             yield piece
-    except Exception as error:
+    except GeneratorExit:
+        raise
+    except BaseException as error:
         tap.stop(error)
         raise
     finally:
         tap.stop()
 
 
-async def _listen_async(tap: _Tap, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _listen_async(
+    tap: _Tap, pieces: AsyncIterator[bytes], decode: Decode | None
+) -> AsyncIterator[bytes]:
     try:
         while True:
             tap.pulling = True
@@ -123,10 +154,29 @@ async def _listen_async(tap: _Tap, pieces: AsyncIterator[bytes]) -> AsyncIterato
             if piece is None:
                 tap.end()
                 return
-            tap.feed(piece)
+            _feed(tap, piece, decode)
             yield piece
-    except Exception as error:
+    except GeneratorExit:
+        raise
+    except BaseException as error:
         tap.stop(error)
         raise
     finally:
         tap.stop()
+
+
+@never_raises(lambda: None)
+def _feed(tap: _Tap, piece: bytes, decode: Decode | None) -> None:
+    if decode is None:
+        tap.stop("the agent reads the reply compressed, in a way that cannot be read along")
+    else:
+        tap.feed(decode(piece))
+
+
+def _decoder(encoding: str) -> Decode | None:
+    """What undoes a content encoding piece by piece; None for one that nothing here knows."""
+    if encoding in {"", "identity"}:
+        return bytes
+    if encoding in {"gzip", "deflate"}:
+        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress
+    return None
