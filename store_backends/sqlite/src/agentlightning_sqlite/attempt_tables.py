@@ -28,7 +28,7 @@ class AttemptTables(RolloutTables):
     """``attempts``."""
 
     def insert_attempts(self, attempts: Sequence[Attempt]) -> None:
-        known = self._run_ids
+        written = self._written
         self._executemany(
             _INSERT,
             [
@@ -41,16 +41,20 @@ class AttemptTables(RolloutTables):
                     attempt.lease_until,
                     attempt.finished_at,
                     attempt.error,
-                    known.get(attempt.rollout_id),
+                    written[attempt.rollout_id].run_id if attempt.rollout_id in written else None,
                     attempt.rollout_id,
                 )
                 for attempt in attempts
             ],
         )
-        running = [attempt.lease_until for attempt in attempts if attempt.status == "running"]
+        running = [attempt for attempt in attempts if attempt.status == "running"]
         if self._known.expiry and running:
-            expiry, first = self._known.expiry[0], min(running)
+            expiry, first = self._known.expiry[0], min(attempt.lease_until for attempt in running)
             self._known.expiry = [first if expiry is None else min(first, expiry)]
+        for attempt in running:
+            rollout = written.get(attempt.rollout_id)
+            if rollout is not None and rollout.attempt == attempt.number == 1:
+                self._known.claim(rollout, attempt)
 
     def update_attempts(self, attempts: Sequence[Attempt]) -> None:
         self._executemany(
@@ -67,6 +71,8 @@ class AttemptTables(RolloutTables):
                 for attempt in attempts
             ],
         )
+        for attempt in attempts:
+            self._known.claimed.pop(attempt.rollout_id, None)
         expiry = self._known.expiry[0] if self._known.expiry else None
         if any(
             attempt.status == "running" or expiry is None or attempt.lease_until <= expiry
@@ -75,6 +81,8 @@ class AttemptTables(RolloutTables):
             self._known.expiry = []
 
     def attempts(self, rollout_ids: Collection[str]) -> dict[str, list[Attempt]]:
+        if self._known.knows(rollout_ids):
+            return {name: [self._known.attempt(name)] for name in rollout_ids}
         condition, value = matching([*rollout_ids])
         sql = (
             f"select {rows.ATTEMPT} from attempts where rollout_id {condition} "

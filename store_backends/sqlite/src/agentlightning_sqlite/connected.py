@@ -8,17 +8,19 @@ resources again; with several the worst is to look again.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from agentlightning.records import Run
+from agentlightning.records import Attempt, Rollout, Run, to_builtins
 from agentlightning.store.compact import CallPacker, Packing
 from agentlightning.store.tables import Tables
+from msgspec.structs import replace
 
 from agentlightning_sqlite.rows import Row, text
 
 IDS: Final = "in (select value from json_each(?))"
+_CLAIMS = 10_000
 
 
 @dataclass
@@ -31,6 +33,7 @@ class Known:
         resources: the text of a version by run and number.
         expiry: when the first running lease ends, None for never; nothing if not known.
         seen: when each worker was last written down.
+        claimed: rollouts in their first attempt, and that attempt: what is claimed is soon finished.
     """
 
     run_rows: dict[str, Row] = field(default_factory=dict)
@@ -38,6 +41,25 @@ class Known:
     resources: dict[tuple[str, int], str] = field(default_factory=dict)
     expiry: list[float | None] = field(default_factory=list)
     seen: dict[str, float] = field(default_factory=dict)
+    claimed: dict[str, tuple[Rollout, Attempt]] = field(default_factory=dict)
+
+    def claim(self, rollout: Rollout, attempt: Attempt) -> None:
+        """Remember a claim."""
+        if len(self.claimed) >= _CLAIMS:
+            self.claimed.clear()
+        self.claimed[rollout.rollout_id] = (_own(rollout), attempt)
+
+    def knows(self, rollout_ids: Collection[str]) -> bool:
+        """Whether all of these are claims that are remembered."""
+        return all(name in self.claimed for name in rollout_ids)
+
+    def rollout(self, rollout_id: str) -> Rollout:
+        """A remembered claim's rollout, which the caller may change inside."""
+        return _own(self.claimed[rollout_id][0])
+
+    def attempt(self, rollout_id: str) -> Attempt:
+        """A remembered claim's attempt."""
+        return self.claimed[rollout_id][1]
 
 
 class Connected(Tables):
@@ -51,7 +73,7 @@ class Connected(Tables):
         self._executemany = connection.executemany
         self._known = Known()
         self._runs: dict[str, Run] = {}
-        self._run_ids: dict[str, str] = {}
+        self._written: dict[str, Rollout] = {}
         self._packer = CallPacker()
         self._packing: Packing | None = None
 
@@ -66,7 +88,7 @@ class Connected(Tables):
             self._known = Known()
         self.changes = set()
         self._runs = {}
-        self._run_ids = {}
+        self._written = {}
         self._packing = None
 
     def committed(self) -> None:
@@ -81,6 +103,11 @@ class Connected(Tables):
     def _one(self, sql: str, *values: object) -> Any:
         row = self._execute(sql, values).fetchone()
         return None if row is None else row[0]
+
+
+def _own(rollout: Rollout) -> Rollout:
+    plain = {"input": to_builtins(rollout.input), "metadata": to_builtins(rollout.metadata)}
+    return replace(rollout, **plain)
 
 
 def matching(names: Sequence[str]) -> tuple[str, str]:

@@ -43,7 +43,7 @@ class RolloutTables(RunTables):
 
     def insert_rollouts(self, rollouts: Sequence[Rollout]) -> None:
         self._executemany(_INSERT, map(rows.rollout_row, rollouts))
-        self._note_runs(rollouts)
+        self._note(rollouts)
 
     def update_rollouts(self, rollouts: Sequence[Rollout]) -> None:
         self._executemany(
@@ -61,9 +61,11 @@ class RolloutTables(RunTables):
                 for rollout in rollouts
             ],
         )
-        self._note_runs(rollouts)
+        self._note(rollouts)
 
     def rollouts(self, rollout_ids: Collection[str]) -> dict[str, Rollout]:
+        if self._known.knows(rollout_ids):
+            return {name: self._known.rollout(name) for name in rollout_ids}
         condition, value = matching([*rollout_ids])
         sql = f"select {rows.ROLLOUT} from rollouts where rollout_id {condition}"
         return {row[0]: rows.rollout_of(row) for row in self._execute(sql, (value,))}
@@ -108,6 +110,8 @@ class RolloutTables(RunTables):
             first.sort(key=lambda row: row[:2])
         return [rows.rollout_of(row[2:]) for row in first[:limit]]
 
-    def _note_runs(self, rollouts: Sequence[Rollout]) -> None:
-        """So that their attempts, which come next, need not look for the run."""
-        self._run_ids.update({rollout.rollout_id: rollout.run_id for rollout in rollouts})
+    def _note(self, rollouts: Sequence[Rollout]) -> None:
+        """So that their attempts, which come next, need not look for them."""
+        for rollout in rollouts:
+            self._written[rollout.rollout_id] = rollout
+            self._known.claimed.pop(rollout.rollout_id, None)
