@@ -15,6 +15,7 @@ from agentlightning.errors import AgentError, ConfigError, Deadline
 from agentlightning.executors.threads import ThreadExecutor
 from agentlightning.runner import RunnerSpec, settings_of
 from agentlightning.server import Server, build_app
+from agentlightning.store.http import transport
 from agentlightning.store.opening import open_store
 from agentlightning.trainer import context, elsewhere
 
@@ -218,6 +219,37 @@ def test_a_run_in_a_store_behind_a_server_goes_on(far):
     assert kept(far).status == "succeeded"
     with open_store(far["store"]) as store:
         assert store.statistics().rollouts["succeeded"] == 2
+
+
+@pytest.mark.slow
+def test_a_run_waits_for_the_server_of_its_store_to_come_back(keys, monkeypatch):
+    away_s = transport.RETRY_S + 1.0
+    servers = []
+
+    def serve(port=0):
+        servers.append(Server(build_app(store=behind), port=port))
+        return servers[-1].start()
+
+    @algorithm("away")
+    def go_on_meanwhile(ctx):
+        servers[0].stop()
+        threading.Timer(away_s, serve, [int(url.rpartition(":")[2])]).start()
+        ctx.log({"val/reward": 1.0}, 0)
+        return ctx.rollouts(ctx.train).wait() and ctx.resources.resources
+
+    with open_store(keys["store"]) as behind:
+        monkeypatch.setenv("AGENTLIGHTNING_STORE_TOKEN", behind.access_token("owner"))
+        url = serve()
+        try:
+            result = agl.Trainer(keys, algorithm="away", store=url, runners=1).fit(
+                "elsewhere_agents:agent", ["a"]
+            )
+        finally:
+            servers[-1].stop()
+
+        assert len(servers) == 2
+        assert result.reward_after == 1.0
+        assert behind.statistics().rollouts["succeeded"] == 1
 
 
 # --- the endpoint -----------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from itertools import groupby
 from typing import Final
 
 from msgspec.structs import replace
@@ -46,14 +47,16 @@ class Spending:
 
     def add(self, rollout: Rollout, spans: Iterable[Span]) -> None:
         """Count a rollout that is over; one that is counted already changes nothing."""
+        self._count(rollout, _calls_and_tokens(spans))
+
+    def _count(self, rollout: Rollout, calls_and_tokens: tuple[int, int]) -> None:
         if rollout.rollout_id in self._counted:
             return
         self._counted.add(rollout.rollout_id)
-        calls = [span.call for span in spans if span.call]
-        tokens = sum((call.usage or {}).get("total_tokens") or 0 for call in calls)
+        llm_calls, tokens = calls_and_tokens
         costs = {
             "rollouts": int(rollout.status != "cancelled"),
-            "llm_calls": len(calls),
+            "llm_calls": llm_calls,
             "tokens": tokens,
         }
         for what, amount in costs.items():
@@ -76,8 +79,21 @@ class Spending:
         query = RolloutQuery(run_id=self._run_id, status=tuple(ROLLOUT_OVER), limit=_PAGE)
         while True:
             page = self._store.rollouts(query)
+            # All at once, since each question to a store may cost a round trip; but not kept, since the
+            # calls of a whole run may be more than there is memory for.
+            spans = self._store.spans([item.rollout_id for item in page.items], kinds=["llm"])
+            spent = {
+                rollout_id: _calls_and_tokens(of_rollout)
+                for rollout_id, of_rollout in groupby(spans, key=lambda span: span.rollout_id)
+            }
             for rollout in page.items:
-                self.add(rollout, self._store.spans([rollout.rollout_id], kinds=["llm"]))
+                self._count(rollout, spent.get(rollout.rollout_id, (0, 0)))
             if page.cursor is None:
                 return
             query = replace(query, cursor=page.cursor)
+
+
+def _calls_and_tokens(spans: Iterable[Span]) -> tuple[int, int]:
+    """How many LLM calls, and the tokens that they say they used."""
+    calls = [span.call for span in spans if span.call]
+    return len(calls), sum((call.usage or {}).get("total_tokens") or 0 for call in calls)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 
@@ -16,7 +16,7 @@ from agentlightning.executor import in_worker_process
 from agentlightning.plugins import plugins
 from agentlightning.records import JSON, LLM, Run, RunStatus
 from agentlightning.runner import RunSettings
-from agentlightning.store import Store
+from agentlightning.store import PatientStore, Store
 from agentlightning.store.opening import open_existing_store, open_store, without_password
 from agentlightning.trainer.elsewhere import how_to_run
 from agentlightning.trainer.memory import MemoryWatch
@@ -35,6 +35,9 @@ from agentlightning.trainer.summary import (
 from agentlightning.trainer.workers import make_settings
 
 logger = logging.getLogger("agentlightning.trainer")
+
+STORE_AWAY_S: Final = 120.0
+"""How long a run waits for the server of its store to come back."""
 
 
 class Trainer:
@@ -136,7 +139,10 @@ class Trainer:
     def _open_store(self) -> Store:
         """The store; one with a run to resume has to be there."""
         resumes = self.config.resume is not None
-        return (open_existing_store if resumes else open_store)(self.config.store)
+        store = (open_existing_store if resumes else open_store)(self.config.store)
+        if isinstance(store, PatientStore):
+            store.sit_out(STORE_AWAY_S)
+        return store
 
     @contextmanager
     def _resumable(self, run: Run) -> Iterator[None]:

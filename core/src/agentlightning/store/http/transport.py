@@ -47,11 +47,14 @@ class Transport:
         address: of the server.
         token: shown with every request.
         retry_s: how long a request that gets no answer is sent again.
+
+    Attributes:
+        retry_s: the same; may be changed at any time.
     """
 
     def __init__(self, address: Address, token: str, *, retry_s: float = RETRY_S) -> None:
         self.address = address
-        self._retry_s = retry_s
+        self.retry_s = retry_s
         self._headers = {
             "authorization": f"Bearer {token}",
             "content-type": "application/json",
@@ -86,7 +89,7 @@ class Transport:
             StoreUnavailable: there was none in time; the message says what was tried.
         """
         line = line or (self._waiting_line if wait_s else self._line)
-        tries = _Tries(self.address.url, 0.0 if once else self._retry_s, again=not (once or wait_s))
+        tries = _Tries(self.address.url, 0.0 if once else self.retry_s, again=not (once or wait_s))
         while True:
             self.check_usable()
             try:
