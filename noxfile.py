@@ -36,7 +36,7 @@ CORE = ("-e", "./core[testing]", "-e", "./store_backends/sqlite")
 CORE_TESTS = ("openai", "jinja2", "pyarrow", "schemathesis>=4,<5")
 RUFF = "ruff>=0.17,<0.18"
 IMPORT_LINTER = "import-linter>=2.5,<3"
-TYPING = ("mypy>=1.15", "types-PyYAML", "types-psutil")
+TYPING = ("mypy>=1.15", "types-PyYAML", "types-protobuf", "types-psutil")
 
 ready: set[str] = set()
 """What this run has set up already and later sessions share."""
