@@ -10,19 +10,12 @@ from contextlib import suppress
 
 import psycopg
 import pytest
-from agentlightning.store import waiting
 from agentlightning.store.opening import open_store
 from agentlightning.testing.postgres import PostgresServer
-from journal import entries
+from load import Load
 from nursery import Nursery
 from processes import eventually
-from rollouts import check_runs, enqueue_ahead, ids_of, rollouts_of
 from writes import patient
-from written import check_answered, check_whole
-
-WRITERS, RUNNERS, THREADS = 2, 2, 3
-LEASE_S = 60.0
-"""So long that no attempt is lost: whoever holds one lives, and the database is back before."""
 
 PATIENCE_S, SOON_S = 60.0, 5.0
 THREADS_OF_A_CLIENT = 8
@@ -45,44 +38,18 @@ def database():
 def test_clients_lose_nothing_and_double_nothing_while_the_database_is_killed(
     nursery, database, tmp_path, chance
 ):
-    writes = [tmp_path / f"writes{number}" for number in range(WRITERS)]
-    runs = [tmp_path / f"runs{number}" for number in range(RUNNERS)]
+    faults = [kill_a_session] * SESSIONS_KILLED + [crash] * CRASHES
+    chance.shuffle(faults)
     with open_store(database.url) as opened:
-        store = patient(opened, PATIENCE_S)
-        written, run_id = (store.create_run(name, {}).run_id for name in ("written", "worked"))
-        writers = [
-            nursery.start("writer", database.url, written, str(journal), journal.name)
-            for journal in writes
-        ]
-        arguments = (database.url, run_id, "agents:stepping")
-        runners = [
-            nursery.start("runner_process", *arguments, str(journal), str(THREADS)) for journal in runs
-        ]
-        enqueue_ahead(store, run_id, lease_s=LEASE_S)
-        eventually(lambda: all(entries(journal) for journal in (*writes, *runs)))  # all are open
-        faults = [kill_a_session] * SESSIONS_KILLED + [crash] * CRASHES
-        chance.shuffle(faults)
+        load = Load(nursery, database.url, patient(opened, PATIENCE_S), tmp_path)
         for fault in faults:
-            enqueue_ahead(store, run_id, lease_s=LEASE_S)
+            load.top_up()
             time.sleep(chance.uniform(0.05, 0.3))
-            before = [len(entries(journal)) for journal in writes]
             fault(database, chance)
             eventually(lambda: answers(database))
-            for journal, noted in zip(writes, before, strict=True):  # the writers go on
-                eventually(lambda journal=journal, noted=noted: len(entries(journal)) > noted + 1)
-        waiting.wait(opened, ids_of(rollouts_of(store, run_id)), timeout_s=60)
-        store.set_run_status(run_id, "succeeded")
-        assert [runner.end() for runner in runners] == [0] * RUNNERS
-        for writer in writers:
-            writer.kill()
-        check_runs(store, run_id, runs)
-        noted = [entries(journal) for journal in writes]
-        for of_writer in noted:
-            assert len(of_writer) > len(faults)
-            check_answered(store, written, of_writer)
-        check_whole(
-            store, written, [entry for of_writer in noted for entry in of_writer], lives=WRITERS
-        )
+            load.goes_on()
+        load.end()
+        load.check(kills=len(faults))
 
 
 def test_a_client_with_many_connections_is_answered_as_soon_as_the_database_is_back(database):

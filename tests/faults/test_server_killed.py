@@ -6,27 +6,19 @@ import os
 import time
 
 import pytest
-from agentlightning.store import waiting
 from agentlightning.store.opening import open_store
 from agentlightning.testing.store import request
 from conftest import KILLS
-from journal import entries
+from load import Load
 from nursery import Nursery
 from processes import doing, eventually
 from rollouts import (
     check_runs,
-    enqueue_ahead,
     ids_of,
-    rollouts_of,
 )
 from server_process import StoreServer
-from written import check_answered, check_whole
 
 TOKEN = "AGENTLIGHTNING_STORE_TOKEN"
-WRITERS, RUNNERS, THREADS = 2, 2, 3
-LEASE_S = 60.0
-"""So long that no attempt is lost: whoever holds one lives, and the server is back before."""
-
 AWAY_S = float(os.environ.get("FAULTS_AWAY_S") or 4)
 
 
@@ -48,37 +40,20 @@ def test_clients_lose_nothing_and_double_nothing_while_their_server_is_killed(
     nursery, server, url, tmp_path, chance
 ):
     with open_store(url) as store:
-        written, run_id = (store.create_run(name, {}).run_id for name in ("written", "worked"))
-        for number in range(WRITERS):
-            arguments = (server.url, written, str(tmp_path / f"writes{number}"), f"writer{number}")
-            nursery.start("writer", *arguments, environment={TOKEN: server.owner_token})
-        runners = [
-            nursery.start(
-                *("runner_process", server.url, run_id, "agents:stepping"),
-                *(str(tmp_path / f"runs{number}"), str(THREADS)),
-                environment={TOKEN: server.runner_token},
-            )
-            for number in range(RUNNERS)
-        ]
+        load = Load(
+            *(nursery, server.url, store, tmp_path),
+            writing={TOKEN: server.owner_token},
+            running={TOKEN: server.runner_token},
+        )
         for _ in range(KILLS):
-            enqueue_ahead(store, run_id, lease_s=LEASE_S)
+            load.top_up()
             time.sleep(chance.uniform(0.05, 0.3))
             server.kill()
             server.start()
-        check_that_all_go_on([tmp_path / f"writes{number}" for number in range(WRITERS)])
-        waiting.wait(store, ids_of(rollouts_of(store, run_id)), timeout_s=60)
-        store.set_run_status(run_id, "succeeded")
-        assert [runner.end() for runner in runners] == [0] * RUNNERS
+        load.goes_on()
+        load.end()
         server.kill()
-
-        check_runs(store, run_id, [tmp_path / f"runs{number}" for number in range(RUNNERS)])
-        noted = [entries(tmp_path / f"writes{number}") for number in range(WRITERS)]
-        for of_writer in noted:
-            assert len(of_writer) > KILLS
-            check_answered(store, written, of_writer)
-        check_whole(
-            store, written, [entry for of_writer in noted for entry in of_writer], lives=WRITERS
-        )
+        load.check(kills=KILLS)
 
 
 WAIT = """
@@ -134,10 +109,3 @@ def test_clients_that_wait_go_on_by_themselves_when_their_server_comes_back(
         store.set_run_status(busy, "succeeded")
         assert runner.end() == 0
         check_runs(store, busy, [tmp_path / "noted"], steps=2)
-
-
-def check_that_all_go_on(journals):
-    """Each writer still is answered."""
-    for journal in journals:
-        before = len(entries(journal))
-        eventually(lambda journal=journal, before=before: len(entries(journal)) > before)
