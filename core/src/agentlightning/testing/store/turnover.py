@@ -70,7 +70,7 @@ class TurnoverTests(StoreTests):
             (BadValue, {"run_id": run_id, "worker_id": "worker", "limit": 0}),
         ):
             with pytest.raises(error):
-                store.finish_and_claim([result(claim, FAILED)], **arguments)  # type: ignore[arg-type]
+                store.finish_and_claim([result(claim, FAILED)], **arguments)
         assert store.attempts(claim.key.rollout_id)[0].status == "running"
 
     def test_access_tokens_differ_by_role_and_run(
