@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 import threading
 import time
@@ -11,7 +12,7 @@ import agentlightning as agl
 import pytest
 from agentlightning.algorithm import algorithm
 from agentlightning.engine import Engine, EngineInfo
-from agentlightning.errors import AgentError, ConfigError, Deadline
+from agentlightning.errors import AgentError, ConfigError, Deadline, RunInterrupted
 from agentlightning.executors.threads import ThreadExecutor
 from agentlightning.runner import RunnerSpec, settings_of
 from agentlightning.server import Server, build_app
@@ -219,6 +220,35 @@ def test_a_run_in_a_store_behind_a_server_goes_on(far):
     assert kept(far).status == "succeeded"
     with open_store(far["store"]) as store:
         assert store.statistics().rollouts["succeeded"] == 2
+
+
+def test_an_interrupted_run_in_a_store_behind_a_server_leaves_nothing_and_goes_on(far):
+    stop = [True]
+
+    @algorithm("interrupted")
+    def ask(ctx):
+        batch = ctx.rollouts(ctx.train, key="all")
+        if stop:
+            next(iter(batch))
+            signal.raise_signal(signal.SIGINT)
+        batch.wait()
+        return ctx.resources.resources
+
+    far |= {"algorithm": "interrupted", "runners": 1}
+    tasks = list(range(30))
+    with pytest.raises(RunInterrupted):
+        agl.Trainer(far).fit("elsewhere_agents:agent", tasks)
+    run = kept(far)
+    assert (run.status, run.endpoint_url) == ("cancelled", None)
+    with open_store(far["store"]) as store:
+        counts = store.statistics().rollouts
+    assert counts["queued"] == counts["running"] == 0
+    assert counts["succeeded"] + counts["cancelled"] == 30
+
+    stop.clear()
+    agl.Trainer(far, resume=run.run_id).fit("elsewhere_agents:agent", tasks)
+    with open_store(far["store"]) as store:
+        assert store.statistics().rollouts["succeeded"] == 30
 
 
 @pytest.mark.slow
