@@ -17,6 +17,7 @@ from agentlightning.llm_api import (
     scrub_body,
     write_call_headers,
 )
+from agentlightning.llm_api.replies import read_body
 from agentlightning.recording.context import RolloutContext, current_span
 from agentlightning.recording.guard import never_raises
 from agentlightning.recording.ids import new_span_id, span_id_of_try
@@ -59,8 +60,8 @@ class OpenCall:
         self._parent_id = current_span()
         self._seq = context.life.next_seq()
         self._start_ns = self._left_ns = time.time_ns()
-        # Copied now: the agent may go on to change its list of messages while the reply streams in.
-        self._request = {} if outgoing.by_endpoint else scrub_body(outgoing.body)
+        self._sent: bytes | None = None
+        self._request: Mapping[str, Any] = outgoing.body
         self._retries = 0
         self._failed_try: _FailedTry | None = None
         self._open = True
@@ -78,18 +79,30 @@ class OpenCall:
         return headers
 
     @never_raises(lambda: None)
-    def leaves(self, url: str) -> None:
-        """A try is sent to ``url``; the try before it, if there was one, is recorded as failed."""
+    def leaves(self, url: str, content: bytes) -> None:
+        """A try is sent to ``url``; the try before it, if there was one, is recorded as failed.
+
+        ``content`` is what the record says was sent: SDKs take objects and iterators of all kinds,
+        and make JSON of them last of all.
+        """
         failed, self._failed_try = self._failed_try, None
         if failed is not None:
             self._record_try(failed)
             self._retries += 1
-        self._url, self._left_ns = url, time.time_ns()
+        self._url, self._sent, self._left_ns = url, content, time.time_ns()
 
     @never_raises(lambda: None)
     def try_failed(self, error: BaseException | str) -> None:
         """The try that left last has failed; what becomes of the call is not known yet."""
         self._failed_try = _FailedTry(self._left_ns, time.time_ns(), self._told(error))
+
+    @never_raises(lambda: None)
+    def answers(self) -> None:
+        """A reply begins to come."""
+        self.answered = True
+        if self._sent is None and not self.outgoing.by_endpoint:
+            # Copied: the agent may go on to change its list of messages while the reply streams in.
+            self._request = scrub_body(self._request)
 
     @never_raises(lambda: None)
     def replied(
@@ -109,7 +122,6 @@ class OpenCall:
     def failed(self, error: BaseException | str) -> None:
         """Record that the call failed for good."""
         if self._ends():
-            self._request = self._request or scrub_body(self.outgoing.body)
             self._record(None, complete=False, error=self._told(error))
 
     def abandon(self) -> None:
@@ -152,13 +164,17 @@ class OpenCall:
             api=self.api,
             agent=self._agent,
             base_url=base_of_url(self._url),
-            request=self._request,
+            request=self._request_sent(),
             response=response,
             streamed=self.streamed,
             complete=complete,
             retries=self._retries,
             error=error,
         )
+
+    def _request_sent(self) -> Mapping[str, Any]:
+        body = read_body(self._sent)[0] if self._sent is not None else None
+        return self._request if body is None else body
 
     def _add(
         self, call: LLMCall, span_id: str, parent_id: str | None, start_ns: int, end_ns: int

@@ -131,6 +131,7 @@ class _Leaving:
         self.call = call
         self.request = request
         self.options = options
+        self._content: bytes = request.content
         self._under_way = UnderWay(call) if whole else None
         if call.outgoing.drop_auth or call.outgoing.api_key is not None:
             set_credentials(request.headers, call)
@@ -140,7 +141,7 @@ class _Leaving:
         if self._under_way is not None:
             self._under_way.__enter__()
         self.call.sending = True
-        self.call.leaves(str(self.request.url))
+        self.call.leaves(str(self.request.url), self._content)
 
     def __exit__(
         self,
@@ -162,7 +163,7 @@ class _Leaving:
             if told is not None:
                 self.call.try_failed(told)
             return
-        self.call.answered = True
+        self.call.answers()
         if told is None:
             received(self.call, response)
         else:

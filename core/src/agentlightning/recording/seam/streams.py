@@ -20,7 +20,7 @@ _LEFT: Final = "the reply was not read to its end"
 
 def received(call: OpenCall, response: Any, *, retries: int = 0) -> None:
     """Take a good ``response`` (of httpx or httpx2) to ``call``: record it, or listen to it."""
-    call.answered = True
+    call.answers()
     if call.outgoing.by_endpoint:
         call.replied(None)
         return
