@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import socket
+import threading
 
 import pytest
 from agentlightning.testing.model_server import RawReply
@@ -75,7 +77,10 @@ def leave_by_error(stream):
         consume()
 
 
-@pytest.mark.parametrize("leave", [leave_by_break, leave_by_close, leave_by_dropping, leave_by_error])
+LEAVE = [leave_by_break, leave_by_close, leave_by_dropping, leave_by_error]
+
+
+@pytest.mark.parametrize("leave", LEAVE)
 def test_a_stream_left_early_is_one_incomplete_record(recording, server, leave, client):
     server.reply = lambda request: "aaaabbbbcccc"
     with recording.rollout() as context:
@@ -85,6 +90,174 @@ def test_a_stream_left_early_is_one_incomplete_record(recording, server, leave, 
     assert len(recording.calls(context)) == 1
     assert not call.complete
     assert call.choices[0].message["content"].startswith("aaaa")
+
+
+async def leave_awaited_by_break(stream):
+    async with stream:
+        async for _ in stream:
+            break
+
+
+async def leave_awaited_by_close(stream):
+    await anext(stream)
+    await stream.close()
+
+
+async def leave_awaited_by_dropping(stream):
+    await anext(stream)
+    del stream
+    gc.collect()
+    await asyncio.sleep(0.01)  # the loop closes generators that were dropped
+
+
+async def leave_awaited_by_cancelling(stream):
+    async def consume():
+        async for _ in stream:
+            await asyncio.sleep(5)
+
+    task = asyncio.create_task(consume())
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await stream.close()
+
+
+LEAVE_AWAITED = [
+    leave_awaited_by_break,
+    leave_awaited_by_close,
+    leave_awaited_by_dropping,
+    leave_awaited_by_cancelling,
+]
+
+
+@pytest.mark.parametrize("leave", LEAVE_AWAITED)
+def test_an_awaited_stream_left_early_is_one_incomplete_record(recording, server, leave, async_client):
+    server.reply = lambda request: "aaaabbbbcccc"
+
+    async def main():
+        async with async_client() as model:
+            await leave(await model.chat.completions.create(model="m", messages=HI, stream=True))
+
+    with recording.rollout() as context:
+        asyncio.run(main())
+        gc.collect()
+        (call,) = recording.calls(context)
+    assert len(recording.calls(context)) == 1
+    assert not call.complete
+    assert call.choices[0].message["content"].startswith("aaaa")
+
+
+def test_a_stream_cancelled_while_it_waits_for_bytes_says_so(recording, slow, async_client):
+    async def main():
+        async with async_client(base_url=slow) as model:
+            stream = await model.chat.completions.create(model="m", messages=HI, stream=True)
+
+            async def consume():
+                return [chunk async for chunk in stream]
+
+            await asyncio.wait_for(consume(), 0.1)
+
+    with recording.rollout() as context, pytest.raises(TimeoutError):
+        asyncio.run(main())
+    (call,) = recording.calls(context)
+    assert not call.complete
+    assert "CancelledError" in call.error
+    assert call.choices[0].message["content"] == "He"
+
+
+@pytest.fixture
+def slow():
+    """A server that sends one event and then nothing; the body never ends."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    event = b'data: {"id": "c", "choices": [{"index": 0, "delta": {"content": "He"}}]}\n\n'
+    over = threading.Event()
+
+    def serve():
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(65536)
+            head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+            connection.sendall(head + event)
+            over.wait(5)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+    over.set()
+    thread.join(5)
+    listening.close()
+
+
+def test_a_reply_read_to_its_last_choice_is_whole_though_nobody_reads_on(recording, client):
+    with recording.rollout() as context:
+        stream = client().chat.completions.create(model="m", messages=HI, stream=True)
+        for chunk in stream:
+            if chunk.choices[0].finish_reason:
+                break  # and the stream stays open beyond the end of its attempt
+    (call,) = recording.calls(context)
+    assert call.complete
+    assert call.choices[0].message["content"] == "ok"
+    stream.close()
+    assert len(recording.calls(context)) == 1
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_several_choices_of_a_stream_are_several_choices_of_its_record(recording, client, whole):
+    asked = {"model": "m", "messages": HI, "n": 3, "extra_body": {"return_token_ids": True}}
+    with (
+        recording.rollout() as context,
+        client().chat.completions.create(**asked, stream=True) as stream,
+    ):
+        for chunk in stream:
+            if not whole and chunk.choices[0].finish_reason:
+                break  # the first choice is there, the others are not
+    (call,) = recording.calls(context)
+    assert call.complete is whole
+    assert [choice.index for choice in call.choices] == ([0, 1, 2] if whole else [0])
+    assert {bytes(choice.response_ids) for choice in call.choices} == {b"ok<end>"}
+
+
+def test_a_stream_of_completions_is_recorded(recording, client):
+    with recording.rollout() as context:
+        list(client().completions.create(model="m", prompt=["a", "b"], stream=True))
+        client().completions.create(model="m", prompt="a")
+    streamed, whole = recording.calls(context)
+    assert streamed.choices[0].message == whole.choices[0].message == {"text": "ok"}
+    assert streamed.complete
+
+
+def test_a_response_stream_left_early_keeps_its_text(recording, server, client):
+    server.reply = lambda request: "aaaabbbbcccc"
+    with (
+        recording.rollout() as context,
+        client().responses.create(model="m", input="hi", stream=True) as stream,
+    ):
+        for event in stream:
+            if event.type == "response.output_text.delta":
+                break
+    (call,) = recording.calls(context)
+    assert not call.complete
+    assert "aaaa" in str(call.choices[0].message)
+
+
+def test_the_helpers_of_a_stream_still_work(recording, client):
+    with recording.rollout() as context:
+        with client().chat.completions.stream(model="m", messages=HI) as stream:
+            assert stream.get_final_completion().choices[0].message.content == "ok"
+        with client().responses.stream(model="m", input="hi") as events:
+            assert events.get_final_response().output_text == "ok"
+    assert [call.complete for call in recording.calls(context)] == [True, True]
+
+
+def test_a_streamed_response_read_raw_is_recorded(recording, client):
+    asked = {"model": "m", "messages": HI, "stream": True}
+    with recording.rollout() as context:
+        with client().chat.completions.with_streaming_response.create(**asked) as reply:
+            assert b"".join(reply.http_response.iter_raw()).endswith(b"data: [DONE]\n\n")
+        with client().chat.completions.with_streaming_response.create(**asked) as reply:
+            assert list(reply.iter_lines())[-2] == "data: [DONE]"
+    assert [call.complete for call in recording.calls(context)] == [True, True]
 
 
 def test_an_awaited_stream_is_recorded_whole_or_left_early(recording, server, async_client):
