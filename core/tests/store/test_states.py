@@ -78,7 +78,9 @@ def test_a_pinned_version_stays_pinned():
     ("max_attempts", "earlier", "outcome"),
     list(
         itertools.product(
-            [1, 2, 3], [(), ("failed",), ("timed_out",), ("lost",), ("failed", "lost")], OUTCOMES
+            [1, 2, 3],
+            [(), ("failed",), ("timed_out",), ("lost",), ("failed", "lost")],
+            [outcome for outcome in OUTCOMES if outcome != "lost"],
         )
     ),
 )
@@ -109,12 +111,17 @@ def test_what_becomes_of_the_rollout_when_an_attempt_ends(max_attempts, earlier,
         itertools.product([0, 1, 3], [(), ("lost",), ("failed",), ("lost", "failed", "lost", "lost")])
     ),
 )
-def test_what_becomes_of_the_rollout_when_an_attempt_is_lost(max_lost, earlier):
-    before = rollout(attempt=len(earlier) + 1, max_lost=max_lost, max_attempts=9)
-    step = states.expire(before, attempts(*earlier, "running", lease_until=NOW), NOW)
+def test_what_becomes_of_the_rollout_when_an_attempt_is_lost_or_given_back(max_lost, earlier):
+    number = len(earlier) + 1
+    before = rollout(attempt=number, max_lost=max_lost, max_attempts=9)
+    expired = states.expire(before, attempts(*earlier, "running", lease_until=NOW), NOW)
+    given_back = states.finish(
+        before, attempts(*earlier, "running"), number, Outcome(status="lost"), NOW
+    )
     lost = 1 + earlier.count("lost")
-    assert step.attempt.status == "lost"
-    assert step.rollout.status == ("queued" if lost <= max_lost else "failed")
+    for step in (expired, given_back):
+        assert step.attempt.status == "lost"
+        assert step.rollout.status == ("queued" if lost <= max_lost else "failed")
 
 
 @pytest.mark.parametrize("status", ATTEMPT_STATUSES)

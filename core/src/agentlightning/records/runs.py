@@ -11,7 +11,7 @@ RunStatus = Literal["open", "succeeded", "failed", "cancelled"]
 Mode = Literal["train", "val", "test"]
 RolloutStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 AttemptStatus = Literal["running", "succeeded", "failed", "timed_out", "lost", "cancelled"]
-OutcomeStatus = Literal["succeeded", "failed", "timed_out", "cancelled"]
+OutcomeStatus = Literal["succeeded", "failed", "timed_out", "cancelled", "lost"]
 
 ROLLOUT_OVER: frozenset[RolloutStatus] = frozenset({"succeeded", "failed", "cancelled"})
 ATTEMPT_OVER: frozenset[AttemptStatus] = frozenset(
@@ -119,7 +119,11 @@ class Attempt(Record, frozen=True, kw_only=True):
 
 
 class Outcome(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How an attempt ended; ``error`` is the message a person reads."""
+    """How an attempt ended; ``error`` is the message a person reads.
+
+    ``lost`` is what a worker says that gives an attempt back unfinished, because it has to stop: the
+    rollout is queued again, as if the lease had run out, but at once.
+    """
 
     status: OutcomeStatus
     error: str | None = None

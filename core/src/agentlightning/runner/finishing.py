@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from agentlightning.errors import BadValue, LimitExceeded, StaleAttempt
+from agentlightning.errors import BadValue, LimitExceeded, StaleAttempt, StoreError
 from agentlightning.llm_api import error_message
 from agentlightning.recording.sink import Sink
 from agentlightning.runner.claims import Claims
@@ -59,6 +59,19 @@ class Finishing:
             logger.error("the store refused the result of %s: %s", named(result.key), why)  # noqa: TRY400 - the message says it all
             self._finish_without(result, error)
         return None
+
+    def give_back(self, result: Result) -> None:
+        """Let somebody else have an unfinished attempt; a store that can't be reached waits for its lease."""
+        try:
+            self._store.finish([result])
+        except StaleAttempt as error:
+            self._count_late(str(error))
+        except StoreError as error:
+            logger.warning(
+                "%s could not be given back (%s); it is queued again when its lease has run out",
+                named(result.key),
+                error_message(error),
+            )
 
     def _turn_over(self, result: Result) -> Claim | None:
         turnover = self._claims.turn_over([result])

@@ -15,7 +15,7 @@ from agentlightning.agent import BoundAgent
 from agentlightning.errors import Deadline, StoreUnavailable
 from agentlightning.recording.attempt import attempt
 from agentlightning.recording.sink import Sink
-from agentlightning.records import Resolver, Run
+from agentlightning.records import Outcome, Resolver, Run
 from agentlightning.runner.claims import Claims
 from agentlightning.runner.counts import Counts
 from agentlightning.runner.execution import Ending, Execution
@@ -102,8 +102,8 @@ class Runner:
     def stop(self, deadline_s: float) -> None:
         """Claim no more, and wait for the attempts under way.
 
-        Those that still run after ``deadline_s`` seconds are left to the store: once their lease has
-        run out they are queued again, and that costs them no try.
+        Those that still run after ``deadline_s`` seconds are given back to the store, which queues them
+        again; that costs them no try.
         """
         self._claims.close()
         with self._changed:
@@ -210,8 +210,17 @@ class Runner:
         """Hand in what came of it. A thread that its agent still holds takes nothing new with it."""
         claim = execution.claim
         self._counts.add(ending.reason)
-        if ending.reason in ("lost", "stopped"):
+        if ending.reason == "lost":
             logger.debug("%s: %s", execution, ending.error)
+            return None
+        if ending.reason == "stopped":
+            self._finishing.give_back(
+                Result(
+                    key=claim.key,
+                    outcome=Outcome(status="lost", error=f"worker {self.worker_id} was stopped"),
+                    spans=self._sink.take(claim.key),
+                )
+            )
             return None
         outcome, rewards = outcome_of(ending)
         result = Result(key=claim.key, outcome=outcome, spans=(*self._sink.take(claim.key), *rewards))

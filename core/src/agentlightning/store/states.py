@@ -9,7 +9,7 @@
             cancelled          cancelled        (its attempt runs on until the worker ends it)
 
     attempt   running ──finish──► succeeded | failed | timed_out | cancelled
-                 └──── lease runs out ────► lost
+                 └──── lease runs out, or its worker gives it back ────► lost
 
 An attempt that ``failed`` or ``timed_out`` is tried again while fewer than ``max_attempts`` have done
 so; one that was ``lost`` with its worker costs no try, and may be lost ``max_lost`` times. Otherwise
@@ -181,6 +181,8 @@ def _is_repeated(rollout: Rollout, attempt: Attempt, outcome: Outcome) -> bool:
 
     The output is compared where it is kept: with the attempt that ended the rollout.
     """
+    if attempt.status == outcome.status == "lost":  # given up by the store, or given back before
+        return True
     if attempt.status != outcome.status or attempt.error != outcome.error:
         return False
     decided = rollout.attempt == attempt.number and rollout.status == attempt.status

@@ -52,6 +52,24 @@ class EndingTests(StoreTests):
         attempts = store.attempts(rollout.rollout_id)
         assert [(item.status, item.error) for item in attempts] == [(outcome.status, outcome.error)] * 3
 
+    def test_an_attempt_that_is_given_back_is_queued_at_once(
+        self, store: Store, run_id: str, clock: Clock
+    ) -> None:
+        """A worker that stops ends its attempt as ``lost``: no lease is waited for, no try is used up."""
+        claim = claimed(store, run_id, request(max_lost=1, lease_s=60))
+        back = Outcome(status="lost", error="worker one was stopped")
+        (rollout,) = store.finish([result(claim, back, spans=[span(claim.key)])])
+        assert rollout.status == "queued"
+        (again,) = store.claim(run_id, "two")
+        assert again.key == (claim.key.rollout_id, 2)
+        clock.advance(61)
+        assert store.rollouts(RolloutQuery(run_id=run_id)).items[0].status == "failed"
+        (rollout,) = store.finish([result(again, back)])  # given back after the lease ended: the same
+        assert rollout.status == "failed"
+        lost = store.attempts(rollout.rollout_id)
+        assert [item.status for item in lost] == ["lost", "lost"]
+        assert lost[0].error == back.error
+
     def test_a_retry_that_succeeds_is_the_result(self, store: Store, run_id: str) -> None:
         """The rollout has the last attempt's output and nothing of those before."""
         first = claimed(store, run_id, request(max_attempts=2))

@@ -26,7 +26,7 @@ from agentlightning.testing.store.making import Clock, request, span
 from agentlightning.testing.store.model import LEASE_S, Model, ModelRollout
 
 WORKERS = st.sampled_from(["one", "two"])
-OUTCOMES = st.sampled_from(["succeeded", "failed", "timed_out", "cancelled"])
+OUTCOMES = st.sampled_from(["succeeded", "failed", "timed_out", "cancelled", "lost"])
 
 
 def check_against_model(
