@@ -61,7 +61,7 @@ class Finishing:
         return None
 
     def give_back(self, result: Result) -> None:
-        """Let somebody else have an unfinished attempt; a store that can't be reached waits for its lease."""
+        """Let somebody else have an unfinished attempt, now or, if that fails, when its lease ends."""
         try:
             self._store.finish([result])
         except StaleAttempt as error:

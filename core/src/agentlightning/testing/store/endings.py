@@ -55,7 +55,7 @@ class EndingTests(StoreTests):
     def test_an_attempt_that_is_given_back_is_queued_at_once(
         self, store: Store, run_id: str, clock: Clock
     ) -> None:
-        """A worker that stops ends its attempt as ``lost``: no lease is waited for, no try is used up."""
+        """A worker that stops ends its attempt as ``lost``: no lease is waited for, no try used up."""
         claim = claimed(store, run_id, request(max_lost=1, lease_s=60))
         back = Outcome(status="lost", error="worker one was stopped")
         (rollout,) = store.finish([result(claim, back, spans=[span(claim.key)])])
