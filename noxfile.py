@@ -32,8 +32,13 @@ BUILT = ROOT / ".nox" / "wheels"
 
 # The core needs its default store, so the two are always installed together, core first.
 CORE = ("-e", "./core[testing]", "-e", "./store_backends/sqlite")
-# What the core's own tests exercise for real and the core does not need.
-CORE_TESTS = ("openai", "jinja2", "pyarrow", "schemathesis>=4,<5")
+# What the core's own tests exercise for real and the core does not need, other tracers among it.
+TRACERS = (
+    "openinference-instrumentation-openai",
+    "opentelemetry-exporter-otlp-proto-http",
+    "opentelemetry-instrumentation-openai",
+)
+CORE_TESTS = ("openai", "jinja2", "pyarrow", "schemathesis>=4,<5", *TRACERS)
 RUFF = "ruff>=0.17,<0.18"
 IMPORT_LINTER = "import-linter>=2.5,<3"
 TYPING = ("mypy>=1.15", "types-PyYAML", "types-protobuf", "types-psutil")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         emit_reward,
         operation,
     )
+    from agentlightning.recording.propagation import trace_headers
     from agentlightning.recording.tracer import Tracer
     from agentlightning.records import LLM, Data, PromptTemplate, Rollout
     from agentlightning.store import Store
@@ -63,6 +64,7 @@ _HOMES = {
     "open_store": "store.opening",
     "operation": "recording.emitters",
     "rollout": "agent",
+    "trace_headers": "recording.propagation",
 }
 
 __all__ = [
@@ -94,6 +96,7 @@ __all__ = [
     "open_store",
     "operation",
     "rollout",
+    "trace_headers",
 ]
 
 

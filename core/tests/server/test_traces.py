@@ -6,7 +6,7 @@ import gzip
 import random
 
 import pytest
-from agentlightning.records import AttemptKey
+from agentlightning.records import AttemptKey, root_span_id_of, trace_id_of
 from agentlightning.testing.store.making import request
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTracePartialSuccess,
@@ -89,7 +89,8 @@ def test_spans_of_a_resource_are_stored_with_the_attempt_it_names(fast, claim):
     assert (status, reply.partial_success.rejected_spans) == (200, 0)
     first, second = fast.store.spans([claim.key.rollout_id])
     assert (first.span_id, first.trace_id) == ("0" * 15 + "1", "0" * 31 + "7")
-    assert (first.kind, first.status, first.parent_id) == ("other", "unset", None)
+    assert (first.kind, first.status) == ("other", "unset")
+    assert first.parent_id == root_span_id_of(claim.key)
     assert first.attributes == {
         "otel.resource": {"service.name": "agent"},
         "otel.scope.name": "my.tracer",
@@ -122,10 +123,27 @@ def test_a_span_may_name_its_attempt_itself_and_as_text(fast, claim):
     assert not any(name.startswith("agentlightning") for name in stored.attributes)
 
 
+def test_a_span_of_the_attempts_trace_needs_no_attributes(fast, claim):
+    trace_id = bytes.fromhex(trace_id_of(claim.key))
+    spans = [
+        otel_span(1, trace_id=trace_id, parent_span_id=bytes.fromhex(root_span_id_of(claim.key))),
+        otel_span(2, trace_id=trace_id, parent_span_id=(1).to_bytes(8, "big")),
+        otel_span(3, trace_id=b"\x00\x00\x00\x00\x01" + bytes(10) + b"\x07"),  # of no rollout here
+    ]
+    status, reply = send(fast.client(claim.token), export(spans))
+    assert (status, reply.partial_success.rejected_spans) == (200, 1)
+    first, second = fast.store.spans([claim.key.rollout_id])
+    assert (first.parent_id, second.parent_id) == (root_span_id_of(claim.key), first.span_id)
+
+
 @pytest.mark.parametrize(
     ("attributes", "kind"),
     [
-        ({"gen_ai.operation.name": "chat"}, "llm"),
+        ({"gen_ai.operation.name": "chat"}, "other"),  # recorded by seam or endpoint already
+        ({"openinference.span.kind": "LLM"}, "other"),
+        ({"openinference.span.kind": "TOOL"}, "tool"),
+        ({"traceloop.span.kind": "agent"}, "agent"),
+        ({"traceloop.span.kind": "workflow"}, "operation"),
         ({"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "search"}, "tool"),
         ({"gen_ai.operation.name": "invoke_agent"}, "agent"),
         ({"gen_ai.operation.name": "embeddings"}, "other"),

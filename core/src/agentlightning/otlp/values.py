@@ -13,7 +13,7 @@ from agentlightning.semconv import EXCEPTION_MESSAGE, EXCEPTION_STACKTRACE
 if TYPE_CHECKING:
     from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
-_HEADERS: Final = ("http.request.header.", "http.response.header.")
+_HEADERS: Final = ("http.request.header.", "http.response.header.", "gen_ai.headers", "llm.headers")
 _ERROR_TEXTS: Final = (EXCEPTION_MESSAGE, EXCEPTION_STACKTRACE)
 
 

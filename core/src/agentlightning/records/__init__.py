@@ -55,6 +55,7 @@ from agentlightning.records.spans import (
     SpanKind,
     SpanStatus,
 )
+from agentlightning.records.traces import attempt_of_trace, root_span_id_of, trace_id_of
 
 __all__ = [
     "AGENT_VERSION",
@@ -101,11 +102,14 @@ __all__ = [
     "Tokens",
     "as_json",
     "as_resource",
+    "attempt_of_trace",
     "from_builtins",
     "from_json",
     "from_msgpack",
     "json_decoder",
+    "root_span_id_of",
     "to_builtins",
     "to_json",
     "to_msgpack",
+    "trace_id_of",
 ]
