@@ -2,7 +2,9 @@
 
 import asyncio
 import threading
+import traceback
 
+import httpx
 import openai
 import pytest
 from agentlightning.errors import RolloutCancelled
@@ -21,6 +23,39 @@ def test_an_error_is_recorded_and_raised_unchanged(recording, client):
     assert span.status == "error"
     assert not span.call.complete
     assert "FAIL500 was asked for" in span.call.error
+
+
+def test_the_error_is_the_same_object_with_the_same_end_of_its_traceback(recording, client):
+    class Broken(Exception):
+        pass
+
+    error = Broken("in the transport")
+
+    def handler(request):
+        raise error
+
+    model = client(http_client=httpx.Client(transport=httpx.MockTransport(handler)))
+    for ask in (model.chat.completions.create, model.chat.completions.with_raw_response.create):
+        with recording.rollout() as context, pytest.raises(Exception) as raised:
+            ask(model="m", messages=HI)
+        if raised.value is not error:  # some lines wrap what they do not know
+            assert raised.value.__cause__ is error
+        inside = traceback.extract_tb(raised.value.__traceback__)[-1].filename
+        assert "agentlightning" not in inside
+        assert traceback.extract_tb(error.__traceback__)[-1].name == "handler"
+        (call,) = recording.calls(context)
+        assert not call.complete
+
+
+def test_an_interrupt_is_recorded_and_goes_on(recording, client):
+    def interrupted(request):
+        raise KeyboardInterrupt
+
+    model = client(http_client=httpx.Client(transport=httpx.MockTransport(interrupted)))
+    with recording.rollout() as context, pytest.raises(KeyboardInterrupt):
+        model.chat.completions.create(model="m", messages=HI)
+    (call,) = recording.calls(context)
+    assert call.error == "KeyboardInterrupt"
 
 
 def test_no_answer_at_all_is_recorded(recording, client):

@@ -1,7 +1,9 @@
 """What the record of a call holds, whichever way the agent asks."""
 
 import asyncio
+import json
 import logging
+import threading
 
 import openai
 import pytest
@@ -9,7 +11,9 @@ from agentlightning.recording import seam
 from agentlightning.recording.ids import span_id_of_try
 from agentlightning.recording.recorder import Recorder
 from agentlightning.samples.calls import recorded_calls
+from agentlightning.testing.model_bodies import responses_body
 from agentlightning.testing.model_server import RawReply
+from openai import NOT_GIVEN
 from pydantic import BaseModel
 
 pytestmark = pytest.mark.usefixtures("installed")
@@ -39,6 +43,10 @@ def test_a_call_is_recorded_with_what_was_sent_and_what_came_back(recording, ser
 WAYS = {
     "create": lambda m: m.chat.completions.create(model="m", messages=HI),
     "parse": lambda m: m.chat.completions.parse(model="m", messages=HI, response_format=Answer),
+    "beta_parse": lambda m: m.beta.chat.completions.parse(
+        model="m", messages=HI, response_format=Answer
+    ),
+    "completions": lambda m: m.completions.create(model="m", prompt="hi"),
     "raw": lambda m: m.chat.completions.with_raw_response.create(model="m", messages=HI),
     "responses": lambda m: m.responses.create(model="m", input="hi"),
     "responses_parse": lambda m: m.responses.parse(model="m", input="hi", text_format=Answer),
@@ -49,6 +57,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_to_ask_gives_one_record(recording, server, way, client):
     server.reply = lambda request: '{"a": 1}'
+    _skip_what_this_line_lacks(client(), way)
     with recording.rollout() as context:
         result = WAYS[way](client())
     if "parse" in way:
@@ -62,6 +71,11 @@ def test_every_way_to_ask_gives_one_record(recording, server, way, client):
     assert '{"a": 1}' in str(call.choices[0].message)
 
 
+def _skip_what_this_line_lacks(model, way):
+    if way == "beta_parse" and not hasattr(model.beta, "chat"):
+        pytest.skip("this line of openai has no beta.chat any more")
+
+
 async def _ask_async(model, way):
     async with model:
         return await WAYS[way](model)
@@ -70,6 +84,7 @@ async def _ask_async(model, way):
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_to_ask_gives_one_record_when_awaited(recording, server, way, async_client):
     server.reply = lambda request: '{"a": 1}'
+    _skip_what_this_line_lacks(async_client(), way)
     with recording.rollout() as context:
         asyncio.run(_ask_async(async_client(), way))
     (call,) = recording.calls(context)
@@ -109,6 +124,64 @@ def test_a_call_that_fails_at_every_try_is_one_failed_record(recording, server, 
     assert "down" in call.call.error
     assert call.call.retries == 1
     assert len(recording.spans(context, "llm")) == 2
+
+
+def test_the_users_values_are_sent_and_recorded_and_none_is_called(recording, server, client):
+    class Schema(BaseModel):
+        a: int
+
+        def __init__(self, **values):
+            if not values:
+                raise AssertionError("the class was called")
+            super().__init__(**values)
+
+    server.reply = lambda request: '{"a": 1}'
+    model = client()
+    odd = {1: "x", "deep": [{"k": (1, 2)}], "none": None}
+    with recording.rollout() as context:
+        model.chat.completions.parse(model="m", messages=HI, response_format=Schema, metadata=odd)
+        reply = model.chat.completions.create(model="m", messages=HI, temperature=NOT_GIVEN, stop=None)
+        model.chat.completions.create(model="m", messages=[*HI, reply.choices[0].message])
+    calls = recording.calls(context)
+    assert [call.request for call in calls] == [seen.body for seen in server.requests]
+    assert "temperature" not in calls[1].request
+    assert calls[2].request["messages"][1]["content"] == '{"a": 1}'
+    json.loads(json.dumps([call.request for call in calls], allow_nan=False))
+
+
+def test_what_no_server_would_be_sent_is_the_users_own_error(recording, server, client):
+    class Odd:
+        def __repr__(self):
+            raise RuntimeError("no text")
+
+    for value in (b"\xff", Odd(), threading.Lock()):
+        with recording.rollout() as context, pytest.raises(TypeError):
+            client().chat.completions.create(model="m", messages=HI, extra_body={"odd": value})
+        (call,) = recording.calls(context)
+        assert not call.complete
+    assert not server.requests
+
+
+def test_a_list_that_grows_while_the_reply_streams_is_recorded_as_it_was_sent(recording, client):
+    messages = list(HI)
+    with recording.rollout() as context:
+        for _ in client().chat.completions.create(model="m", messages=messages, stream=True):
+            messages[0] = {"role": "user", "content": "changed"}
+    (call,) = recording.calls(context)
+    assert call.request["messages"] == HI
+
+
+def test_output_items_of_a_kind_that_nobody_knows_are_kept(recording, server, client):
+    items = [{"type": "x", "id": "i", "what": [1]}, {"type": "message", "id": "m", "role": "assistant",
+             "status": "completed", "content": []}]  # fmt: skip
+    server.reply = lambda request: {**responses_body(request.body), "output": items}
+    given = [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+             {"type": "function_call_output", "call_id": "c", "output": "0"}]  # fmt: skip
+    with recording.rollout() as context:
+        client().responses.create(model="m", input=given)
+    (call,) = recording.calls(context)
+    assert call.choices[0].message["output"] == items
+    assert call.request["input"] == given
 
 
 def test_keys_are_never_recorded(recording, server, caplog, client, key):
