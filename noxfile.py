@@ -38,7 +38,14 @@ TRACERS = (
     "opentelemetry-exporter-otlp-proto-http",
     "opentelemetry-instrumentation-openai",
 )
-CORE_TESTS = ("openai", "jinja2", "pyarrow", "schemathesis>=4,<5", *TRACERS)
+# Each line of the SDKs that the seam knows, as they are found together.
+SDK_LINES = {
+    "openai1": ("openai>=1.109,<2", "anthropic>=0.125,<1"),
+    "openai2": ("openai>=2.40,<3", "anthropic>=1.17,<2"),
+    "openai3": ("openai>=3.3,<4", "anthropic>=2.14,<3"),
+}
+NEWEST_SDKS = SDK_LINES["openai3"]
+CORE_TESTS = (*NEWEST_SDKS, "jinja2", "pyarrow", "schemathesis>=4,<5", *TRACERS)
 RUFF = "ruff>=0.17,<0.18"
 IMPORT_LINTER = "import-linter>=2.5,<3"
 TYPING = ("mypy>=1.15", "types-PyYAML", "types-protobuf", "types-psutil")
@@ -215,6 +222,16 @@ def core(session: nox.Session) -> None:
     """The core, with its default store and no framework."""
     session.install(*CORE, *CORE_TESTS)
     pytest(session, "core/tests")
+
+
+@counted(default=False)
+@nox.parametrize("line", list(SDK_LINES), ids=list(SDK_LINES))
+def seam(session: nox.Session, line: str) -> None:
+    """The seam with one line of the SDKs, in an environment of its own; core has the newest."""
+    session.install(*CORE, *SDK_LINES[line])
+    recording = ROOT / "core" / "tests" / "recording"
+    patterns = ("test_seam*.py", "test_selftest.py", "test_stand_in.py", "test_threads.py")
+    pytest(session, *(str(path) for pattern in patterns for path in sorted(recording.glob(pattern))))
 
 
 @counted()
