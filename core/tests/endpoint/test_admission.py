@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import httpx
 import openai
 import pytest
 from agentlightning.endpoint import Endpoint, attempts
 from agentlightning.recording.sink import Sink
 from agentlightning.server import Server, build_app
+from agentlightning.store import RolloutQuery
 from endpoint_bench import Bench, EchoEngine
 
 BODY = {"model": "policy", "messages": [{"role": "user", "content": "x"}]}
@@ -58,12 +61,35 @@ def test_a_call_of_an_attempt_that_is_over_is_refused_without_retries(bench: Ben
 
 
 def test_a_known_attempt_that_ends_is_noticed(bench: Bench, monkeypatch):
-    monkeypatch.setattr(attempts, "_LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(attempts, "_LOOK_AGAIN_S", 0.02)
     bench.serve(EchoEngine())
     claim = bench.claim()
     assert bench.chat(claim).status_code == 200
     bench.finish(claim)
-    assert bench.chat(claim).status_code == 410
+    deadline = time.monotonic() + 10
+    while (status := bench.chat(claim).status_code) == 200 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert status == 410
+
+
+def test_calls_of_a_known_attempt_do_not_wait_for_the_store(bench: Bench, monkeypatch):
+    monkeypatch.setattr(attempts, "_LOOK_AGAIN_S", 0.05)
+    bench.serve(EchoEngine())
+    claims = [bench.claim() for _ in range(3)]
+    for claim in claims:
+        bench.chat(claim)
+    asked = []
+    for name in ("check_token", "rollouts"):
+        real = getattr(bench.store, name)
+        monkeypatch.setattr(
+            bench.store, name, lambda *given, real=real: asked.append(given) or real(*given)
+        )
+    started = time.monotonic()
+    for claim in claims * 10:
+        assert bench.chat(claim).status_code == 200
+    # Only the look at all of them together, however many they are and however often they call.
+    assert len(asked) <= (time.monotonic() - started) / 0.05 + 1
+    assert all(isinstance(given[0], RolloutQuery) for given in asked)
 
 
 def test_a_store_that_is_gone_is_a_503(bench: Bench):

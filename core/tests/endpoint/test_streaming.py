@@ -204,20 +204,23 @@ def test_tool_calls_in_alternating_pieces_are_put_together(bench: Bench):
 
 
 @pytest.mark.parametrize(
-    ("parts", "error"),
+    ("parts", "error", "status"),
     [
-        ((START, delta("a")), "ended before the reply did"),
-        ((START, b"data: {broken\n\n", delta("a", end="stop"), DONE), "is not JSON"),
-        ((START, b'data: {"choices": 3}\n\n', delta("a", end="stop"), DONE), "cannot be read"),
-        ((START, b'data: {"error": {"message": "out of memory"}}\n\n', DONE), "out of memory"),
-        ((), "ended before the reply did"),
+        ((START, delta("a")), "ended before the reply did", 200),
+        ((START, b"data: {broken\n\n", delta("a", end="stop"), DONE), "is not JSON", 200),
+        # Nothing of these was said when they broke, so they can still be told as what they are.
+        ((START, b'data: {"choices": 3}\n\n', delta("a", end="stop"), DONE), "cannot be read", 502),
+        ((START, b'data: {"error": {"message": "out of memory"}}\n\n', DONE), "out of memory", 502),
+        ((), "ended before the reply did", 502),
     ],
 )
-def test_a_bad_stream_is_one_incomplete_record(bench: Bench, parts, error: str):
+def test_a_bad_stream_is_one_incomplete_record(bench: Bench, parts, error: str, status: int):
     model = StreamingModel(*parts)
     with served(bench, model.answer) as claim, bench.client(claim) as client:
         request = {"model": "policy", "messages": MESSAGES, "stream": True}
-        assert client.post("/chat/completions", json=request).status_code == 200
+        reply = client.post("/chat/completions", json=request)
+    assert reply.status_code == status
+    assert error in reply.text
     (call,) = bench.calls(claim)
     assert not call.complete
     assert error in call.error

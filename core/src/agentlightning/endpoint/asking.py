@@ -1,9 +1,4 @@
-"""What changes in a request on its way to the engine, and in the reply on its way back.
-
-Token ids and log-probabilities are always asked for, since training stands on them, and left out of
-the reply again unless the agent asked for them itself: they are most of its bytes, and frameworks
-would parse and keep them.
-"""
+"""What changes in a request on its way to the engine: its sampling, its model, what it asks for."""
 
 from __future__ import annotations
 
@@ -11,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from agentlightning.endpoint.dialects import Dialect
 from agentlightning.records import JSON
 
 _USAGE: Final = {"include_usage": True}
+_LENGTHS: Final = frozenset({"max_tokens", "max_completion_tokens"})
 
 
 @dataclass(frozen=True)
@@ -21,55 +18,43 @@ class Ask:
     """One request, ready to be sent.
 
     Attributes:
-        body: the agent's request with the sampling that counts; this is what is recorded.
+        dialect: the agent's request.
+        inner: the engine's, with the sampling that counts.
+        body: the request as it is recorded.
         overruled: what the agent asked for where another value was forced.
-        streamed: whether the agent wants a stream.
-        wants_logprobs: whether the agent itself asked for log-probabilities. ``wants_token_ids``,
-            ``wants_usage``: the same for token ids and for the usage of a stream.
     """
 
+    dialect: Dialect
+    inner: dict[str, JSON]
     body: dict[str, JSON]
     overruled: dict[str, JSON] = field(default_factory=dict)
-    streamed: bool = False
-    wants_logprobs: bool = False
-    wants_token_ids: bool = False
-    wants_usage: bool = False
-
-    @property
-    def choices(self) -> int:
-        """How many replies were asked for."""
-        n = self.body.get("n")
-        return n if isinstance(n, int) and n > 0 else 1
 
 
-def prepare(
-    body: Mapping[str, JSON], *, defaults: Mapping[str, JSON], forced: Mapping[str, JSON]
-) -> Ask:
-    """Read an agent's request.
+def prepare(dialect: Dialect, *, defaults: Mapping[str, JSON], forced: Mapping[str, JSON]) -> Ask:
+    """Settle the sampling of a request.
 
     Args:
-        body: as the agent sent it.
+        dialect: the agent's request.
         defaults: sampling for what the agent left open.
         forced: sampling that beats what the agent says.
     """
-    options = body.get("stream_options")
-    given = {key: value for key, value in body.items() if value is not None or key not in defaults}
-    return Ask(
-        body={**defaults, **given, **forced},
-        overruled={
-            key: body[key]
-            for key, value in forced.items()
-            if body.get(key) is not None and body[key] != value
-        },
-        streamed=body.get("stream") is True,
-        wants_logprobs=body.get("logprobs") is True,
-        wants_token_ids=body.get("return_token_ids") is True,
-        wants_usage=isinstance(options, Mapping) and options.get("include_usage") is True,
-    )
+    asked = dialect.inner
+    given = {key: value for key, value in asked.items() if value is not None or key not in defaults}
+    if _LENGTHS & {key for key, value in given.items() if value is not None}:
+        defaults = {key: value for key, value in defaults.items() if key not in _LENGTHS}
+    inner = {**defaults, **given, **forced}
+    overruled = {
+        key: asked[key]
+        for key, value in forced.items()
+        if asked.get(key) is not None and asked[key] != value
+    }
+    return Ask(dialect, inner, dialect.recorded(inner), overruled)
 
 
 def outgoing(ask: Ask, *, model: str, token_ids: bool, stream: bool) -> dict[str, JSON]:
     """The body sent to an engine.
+
+    Token ids and log-probabilities are always asked for, since training stands on them.
 
     Args:
         ask: the request.
@@ -78,32 +63,19 @@ def outgoing(ask: Ask, *, model: str, token_ids: bool, stream: bool) -> dict[str
             log-probabilities either, since hosted models refuse unknown or unsupported fields.
         stream: whether the engine is to stream.
     """
-    body = {key: value for key, value in ask.body.items() if key not in {"stream", "stream_options"}}
+    body = {key: value for key, value in ask.inner.items() if key not in {"stream", "stream_options"}}
     body["model"] = model
     if token_ids:
-        body |= {"return_token_ids": True, "logprobs": True}
+        body |= {"return_token_ids": True, "logprobs": _logprobs(ask)}
     if stream:
-        options = ask.body.get("stream_options")
+        options = ask.inner.get("stream_options")
         body |= {"stream": True, "stream_options": {**(options or {}), **_USAGE}}
     return body
 
 
-def for_agent(reply: Mapping[str, JSON], ask: Ask) -> dict[str, JSON]:
-    """A reply, or one piece of a stream, without what the agent did not ask for."""
-    hidden = set()
-    if not ask.wants_token_ids:
-        hidden |= {"prompt_token_ids", "token_ids"}
-    if not ask.wants_logprobs:
-        hidden |= {"logprobs", "prompt_logprobs"}
-    if not hidden:
-        return dict(reply)
-    shown = {key: value for key, value in reply.items() if key not in hidden}
-    choices = reply.get("choices")
-    if isinstance(choices, list):
-        shown["choices"] = [
-            {key: value for key, value in choice.items() if key not in hidden}
-            if isinstance(choice, dict)
-            else choice
-            for choice in choices
-        ]
-    return shown
+def _logprobs(ask: Ask) -> bool | int:
+    """Completions ask by the number of alternatives, chat by a switch."""
+    if ask.dialect.engine_api == "chat":
+        return True
+    asked = ask.inner.get("logprobs")
+    return asked if isinstance(asked, int) and not isinstance(asked, bool) else 1

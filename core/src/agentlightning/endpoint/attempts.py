@@ -1,91 +1,31 @@
-"""Who is calling: the attempt behind a request, its right to call, and its calls so far."""
+"""Who is calling: the attempt behind a request, and its right to call."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import hmac
-import secrets
+import logging
 import time
 from collections import OrderedDict
-from collections.abc import Hashable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from agentlightning.endpoint.replies import Answer, Refused
+from agentlightning.endpoint.calls import AttemptState
+from agentlightning.endpoint.replies import Refused
 from agentlightning.errors import StoreError, UnknownAttempt, UnknownRollout
-from agentlightning.records import AttemptKey, Mode, Rollout
+from agentlightning.records import AttemptKey, Rollout
 from agentlightning.store import RolloutQuery, Store
 
-# An attempt that is over is found out this much later at most, without a look into the store a call.
+_logger = logging.getLogger("agentlightning.endpoint")
+
 _LOOK_AGAIN_S: Final = 2.0
+"""All attempts that called lately are looked up together this often, so that no call waits for that."""
+
+_LATELY_S: Final = 60.0
+_TRUST_S: Final = 10.0
+"""How old what is known of an attempt may be; beyond that, its call is looked up by itself."""
+
 _ATTEMPTS: Final = 4096
-_CALLS: Final = 64
-
-
-@dataclass
-class Call:
-    """One LLM call of an agent, whatever number of tries its client makes.
-
-    Attributes:
-        seq: its place in the attempt. span_id: of the span it is recorded under.
-        named: whether the span id came with the request; whoever sent it then writes the call itself
-            if it fails for good.
-        tries: how often it was sent before the try under way.
-        under_way: the try that waits for the model, so that a further one can wait for the same.
-        reply: what the agent got from the try that succeeded; a further one gets it again.
-    """
-
-    seq: int
-    span_id: str
-    named: bool
-    tries: int = 0
-    under_way: asyncio.Task[Answer] | None = None
-    reply: Answer | None = None
-
-    def span_of_failed_try(self) -> str:
-        """The id of this try's own span: derived, so that the same try is never stored twice."""
-        return hashlib.blake2b(f"{self.span_id}/{self.tries}".encode(), digest_size=8).hexdigest()
-
-
-@dataclass
-class AttemptState:
-    """What the endpoint knows about an attempt."""
-
-    key: AttemptKey
-    run_id: str
-    mode: Mode
-    token: str
-    looked_at: float
-    _last_seq: int = 0
-    _calls: OrderedDict[Hashable, Call] = field(default_factory=OrderedDict)
-
-    def call(self, span_id: str | None, *, retry: int, body: bytes, seq: int | None = None) -> Call:
-        """The call a request belongs to: a new one, or the one it is another try of.
-
-        A span id names the call. Without one, a client's retry belongs to the last call with the same
-        body; the same body that is not a retry is a new call (histories may repeat).
-
-        Args:
-            span_id: the id sent along, if any.
-            retry: how often the client says it has tried before.
-            body: the request as it came.
-            seq: the place of the call as the sender counts it; None counts here.
-        """
-        identity = span_id or hash(body)
-        known = self._calls.get(identity)
-        if known is not None and (span_id is not None or retry > 0):
-            known.tries = max(known.tries + 1, retry)
-            return known
-        if seq is None:
-            seq = self._last_seq + 1
-        self._last_seq = max(self._last_seq, seq)
-        call = Call(seq, span_id or secrets.token_hex(8), span_id is not None, tries=retry)
-        self._calls[identity] = call
-        self._calls.move_to_end(identity)
-        if len(self._calls) > _CALLS:
-            self._calls.popitem(last=False)
-        return call
 
 
 class Attempts:
@@ -95,30 +35,49 @@ class Attempts:
         self._store = store
         self._known: OrderedDict[AttemptKey, AttemptState] = OrderedDict()
         self._lookups: dict[tuple[AttemptKey, str], asyncio.Task[Rollout]] = {}
+        self._looking: asyncio.Task[None] | None = None
 
-    async def admit(self, key: AttemptKey, token: str) -> AttemptState:
-        """The attempt ``key``, if ``token`` is its own and it still runs.
+    async def admit(self, key: AttemptKey, tokens: Sequence[str]) -> AttemptState:
+        """The attempt ``key``, if one of ``tokens`` is its own and it still runs.
 
         Raises:
             Refused: 401 for a wrong token, 404 for an unknown rollout, 410 for an attempt that is
                 over, 503 when the store cannot be asked.
         """
         state = self._known.get(key)
-        if state is not None and hmac.compare_digest(state.token.encode(), token.encode()):
+        if state is not None and any(_same(state.token, token) for token in tokens):
             self._known.move_to_end(key)
-            if time.monotonic() - state.looked_at < _LOOK_AGAIN_S:
+            now = state.called_at = time.monotonic()
+            if now - state.looked_at < _TRUST_S:
                 return state
-        rollout = await self._look_up(key, token)
+        rollout, token = await self._look_up(key, tokens)
         state = self._known.get(key)  # perhaps made by another request meanwhile
         if state is None:
-            state = AttemptState(key, rollout.run_id, rollout.mode, token, 0.0)
-            self._known[key] = state
+            state = self._known[key] = AttemptState(key, rollout.run_id, rollout.mode, token)
             if len(self._known) > _ATTEMPTS:
                 self._known.popitem(last=False)
-        state.looked_at = time.monotonic()
+        state.looked_at = state.called_at = time.monotonic()
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._keep_looking())
         return state
 
-    async def _look_up(self, key: AttemptKey, token: str) -> Rollout:
+    def stop(self) -> None:
+        """Look up nothing more."""
+        if self._looking is not None:
+            self._looking.cancel()
+
+    async def _look_up(self, key: AttemptKey, tokens: Sequence[str]) -> tuple[Rollout, str]:
+        refused = Refused(401, f"wrong or missing token for {_name(key)}", "unauthorised")
+        for token in tokens:
+            try:
+                return await self._look_up_once(key, token), token
+            except Refused as error:
+                if error.code != "unauthorised":
+                    raise
+                refused = error
+        raise refused
+
+    async def _look_up_once(self, key: AttemptKey, token: str) -> Rollout:
         """Ask the store in a thread, once for all requests that wait for the same answer.
 
         They go on in the order they came, so that calls are numbered as they arrived.
@@ -130,26 +89,64 @@ class Attempts:
             task.add_done_callback(lambda _: self._lookups.pop((key, token), None))
         return await asyncio.shield(task)
 
+    async def _keep_looking(self) -> None:
+        """Look up all attempts that called lately, again and again until there are none."""
+        while True:
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            since = time.monotonic() - _LATELY_S
+            keys = [key for key, state in self._known.items() if state.called_at > since]
+            if not keys:
+                return
+            try:
+                ids = {key.rollout_id for key in keys}
+                found = await asyncio.to_thread(_rollouts, self._store, ids)
+            except StoreError as error:  # calls go on until what is known is too old, and then say so
+                _logger.warning("whether attempts still run cannot be looked up: %s", error)
+                continue
+            self._learn(keys, found)
+
+    def _learn(self, keys: Iterable[AttemptKey], found: Mapping[str, Rollout]) -> None:
+        now = time.monotonic()
+        for key in keys:
+            state, rollout = self._known.get(key), found.get(key.rollout_id)
+            if rollout is None or not _runs(rollout, key):
+                self._known.pop(key, None)  # its next call is looked up, and told why it is refused
+            elif state is not None:
+                state.looked_at = now
+
 
 def _running_rollout(store: Store, key: AttemptKey, token: str) -> Rollout:
     try:
         if not store.check_token(key, token):
             raise Refused(401, f"wrong or missing token for {_name(key)}", "unauthorised")
-        found = store.rollouts(RolloutQuery(rollout_ids=(key.rollout_id,), limit=1)).items
+        rollout = _rollouts(store, (key.rollout_id,)).get(key.rollout_id)
     except (UnknownRollout, UnknownAttempt) as error:
         raise Refused(404, str(error), "unknown_rollout") from error
     except StoreError as error:
         raise Refused(503, f"the store cannot be asked: {error}", "store_unavailable") from error
-    if not found:
+    if rollout is None:
         raise Refused(404, f"there is no rollout {key.rollout_id}", "unknown_rollout")
-    rollout = found[0]
-    if rollout.status != "running" or rollout.attempt != key.number:
+    if not _runs(rollout, key):
         raise Refused(
             410,
             f"{_name(key)} is over (its rollout is {rollout.status}); the call was not made",
             "late_call",
         )
     return rollout
+
+
+def _rollouts(store: Store, rollout_ids: Iterable[str]) -> dict[str, Rollout]:
+    ids = tuple(rollout_ids)
+    page = store.rollouts(RolloutQuery(rollout_ids=ids, limit=max(1, len(ids))))
+    return {rollout.rollout_id: rollout for rollout in page.items}
+
+
+def _runs(rollout: Rollout, key: AttemptKey) -> bool:
+    return rollout.status == "running" and rollout.attempt == key.number
+
+
+def _same(known: str, shown: str) -> bool:
+    return hmac.compare_digest(known.encode(), shown.encode("utf-8", "surrogatepass"))
 
 
 def _name(key: AttemptKey) -> str:

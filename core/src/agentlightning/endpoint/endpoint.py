@@ -1,46 +1,64 @@
 """The endpoint: takes an attempt's requests, sends them to the model of its run, records each call.
 
 Every attempt has a base URL of its own, ``/rollout/<id>/attempt/<n>/v1``, so that agents in any
-language are recorded without a line of ours in them.
+language are recorded without a line of ours in them. Four protocols are spoken there; whatever an
+agent speaks becomes one request for chat completions (for completions, one for completions).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
 
 from agentlightning import semconv
-from agentlightning.endpoint.asking import for_agent, outgoing, prepare
-from agentlightning.endpoint.attempts import Attempts, AttemptState
+from agentlightning.endpoint.asking import prepare
+from agentlightning.endpoint.attempts import Attempts
+from agentlightning.endpoint.calls import AttemptState
+from agentlightning.endpoint.dialects import DIALECTS
+from agentlightning.endpoint.dialects.errors import error_response
+from agentlightning.endpoint.exchange import Exchange
 from agentlightning.endpoint.gate import Gate
-from agentlightning.endpoint.incoming import bearer_token, decoded, read_body, whole_number
+from agentlightning.endpoint.incoming import (
+    attempt_key,
+    decoded,
+    read_body,
+    tokens_of,
+    whole_number,
+)
+from agentlightning.endpoint.kept import Kept
 from agentlightning.endpoint.ledger import Ledger, Try
-from agentlightning.endpoint.live import LiveStream
-from agentlightning.endpoint.replies import Answer, Refused, failure, json_response, response_of
+from agentlightning.endpoint.lookups import Lookups
+from agentlightning.endpoint.replies import Refused
 from agentlightning.endpoint.served import ModelVersion, ServedModel, ServedModels
-from agentlightning.endpoint.streaming import MEDIA_TYPE, as_events
-from agentlightning.endpoint.upstream import OverHttp, upstream_for
+from agentlightning.endpoint.upstream import upstream_for
 from agentlightning.engine import EngineInfo
-from agentlightning.errors import Deadline
 from agentlightning.llm_api import read_call_headers
 from agentlightning.recording.sink import Sink
-from agentlightning.records import JSON, LLM, AttemptKey
+from agentlightning.records import JSON, LLM, Api
 from agentlightning.store import Store
 
-_BASE: Final = "/rollout/{rollout_id}/attempt/{number:int}/v1"
-_RESENDS: Final = 5
-_UNREACHABLE: Final = frozenset({502, 503})
+_BASE: Final = "/rollout/{rollout_id}/attempt/{number}/v1"
+_PATHS: Final[dict[str, Api]] = {
+    "chat/completions": "chat",
+    "completions": "completions",
+    "responses": "responses",
+    "messages": "messages",
+    "openai/deployments/{deployment}/chat/completions": "chat",  # where Azure's clients look
+}
+_KEPT_BYTES: Final = 64 * 1024 * 1024
+
+Handler = Callable[[Request], Awaitable[ASGIApp]]
 
 
 class Endpoint:
-    """An OpenAI-compatible endpoint for every attempt of the runs it serves.
+    """An endpoint for every attempt of the runs it serves, in the words of OpenAI and Anthropic.
 
     Each call is in the sink before the last byte of its reply leaves. Token ids and log-probabilities
     are always recorded where the engine has them, and in the reply only where the agent asked.
@@ -50,6 +68,8 @@ class Endpoint:
         sink: takes the spans of the calls.
         timeout_s: seconds an engine may take to answer; over HTTP, seconds without a byte.
         pause_s: seconds a request waits at most while weights change.
+        upload_s: seconds an agent may take to send a request.
+        retry_s: seconds that the engine goes on for a client that left unheard: its next try may come.
         max_body_bytes: the largest request taken.
     """
 
@@ -60,19 +80,27 @@ class Endpoint:
         *,
         timeout_s: float = 600.0,
         pause_s: float = 600.0,
+        upload_s: float = 120.0,
+        retry_s: float = 10.0,
         max_body_bytes: int = 64 * 1024 * 1024,
     ) -> None:
         self._attempts = Attempts(store)
         self._models = ServedModels()
         self._gate = Gate()
         self._ledger = Ledger(sink)
+        self._kept = Kept(_KEPT_BYTES)
+        self._under_way: set[Exchange] = set()
         self._timeout_s = timeout_s
         self._pause_s = pause_s
+        self._upload_s = upload_s
+        self._retry_s = retry_s
         self._max_body_bytes = max_body_bytes
-        self.routes = [
-            Route(f"{_BASE}/chat/completions", self._chat, methods=["POST"]),
-            Route(f"{_BASE}/models", self._list_models, methods=["GET"]),
-            Route(f"{_BASE}/{{path:path}}", _unknown_path, methods=["GET", "POST"]),
+        self.routes: list[BaseRoute] = [
+            *(
+                Route(f"{_BASE}/{path}", self._calling(api), methods=["POST"])
+                for path, api in _PATHS.items()
+            ),
+            *Lookups(self._admitted, self._models, self._ledger).routes(_BASE),
         ]
 
     # --- the trainer's side -----------------------------------------------------------------
@@ -124,122 +152,60 @@ class Endpoint:
         return {name: count for name, count in self._ledger.counts.copy().items() if count}
 
     async def aclose(self) -> None:
-        """Close the connections to model servers; call it on the server's event loop."""
+        """End the calls under way, recorded as what they are; call it on the server's event loop."""
+        self._attempts.stop()
+        await asyncio.gather(*(exchange.stop() for exchange in self._under_way), return_exceptions=True)
         for served in self._models:
             await served.upstream.aclose()
 
     # --- the agent's side -------------------------------------------------------------------
 
-    async def _list_models(self, request: Request) -> Response:
-        try:
-            attempt = await self._admitted(request)
-        except Refused as refused:
-            return self._refusal(refused)
-        data = [
-            {
-                "id": served.current.name,
-                "object": "model",
-                "created": 0,
-                "owned_by": "agentlightning",
-                "max_model_len": served.engine.max_model_len,
-            }
-            for served in self._models.of_run(attempt.run_id)
-        ]
-        return json_response({"object": "list", "data": data})
-
-    async def _chat(self, request: Request) -> Response | LiveStream:
-        start_ns = time.time_ns()
-        try:
-            attempt = await self._admitted(request)
-            raw = await read_body(request, self._max_body_bytes)
-            body = decoded(raw)
-            served = self._models.find(attempt.run_id, body.get("model"))
-        except Refused as refused:
-            return self._refusal(refused)
-        headers = read_call_headers(request.headers)
-        call = attempt.call(
-            headers.span_id,
-            retry=whole_number(request, semconv.HEADER_RETRY) or 0,
-            seq=headers.seq,
-            body=raw,
-        )
-        ask = prepare(body, defaults=served.llm.sampling, forced=served.forced_in(attempt.mode))
-        this = Try(attempt, call, headers, served, ask, start_ns)
-        if ask.streamed and call.reply is None and isinstance(served.upstream, OverHttp):
-            return LiveStream(this, served.upstream, self._gate, self._ledger, pause_s=self._pause_s)
-        answer = await self._answer(this)
-        if ask.streamed and answer.reply is not None:
-            return Response(b"".join(as_events(answer.reply, ask)), media_type=MEDIA_TYPE)
-        return response_of(answer)
-
-    async def _answer(self, this: Try) -> Answer:
-        """The answer to a call: of the try under way or the one that succeeded, else of a new one.
-
-        The try runs in a task of its own, so that a client that leaves does not end it: the call is
-        recorded, and the client's next try gets the same reply.
-        """
-        call = this.call
-        if call.reply is not None:
-            self._ledger.counts["replayed"] += 1
-            return call.reply
-        if call.under_way is None:
-            call.under_way = asyncio.create_task(self._try(this))
-        else:
-            self._ledger.counts["joined"] += 1
-        return await asyncio.shield(call.under_way)
-
-    async def _try(self, this: Try) -> Answer:
-        answer = failure(503, "the endpoint was stopped before the model replied", "stopped")
-        try:
-            answer = await self._sent(this)
-        finally:
-            self._ledger.record(this, answer)
-            this.call.under_way = None
-        if answer.reply is not None:
-            answer = Answer(answer.status, for_agent(answer.reply, this.ask))
-            this.call.reply = answer
-        return answer
-
-    async def _sent(self, this: Try) -> Answer:
-        """Send a request to its engine, and again when a weight update aborted it."""
-        served = this.served
-        while True:
+    def _calling(self, api: Api) -> Handler:
+        async def call(request: Request) -> ASGIApp:
             try:
-                async with self._gate.passing(timeout_s=self._pause_s):
-                    closings = self._gate.closings
-                    current = served.current
-                    this.version = current.version
-                    ids = served.engine.returns_token_ids
-                    body = outgoing(this.ask, model=current.name, token_ids=ids, stream=False)
-                    answer = await served.upstream.ask(body)
-            except Deadline as error:
-                return failure(503, str(error), "paused")
-            overtaken = self._gate.closings != closings
-            if this.resent >= _RESENDS or not _aborted(answer, overtaken=overtaken):
-                return answer
-            this.resent += 1
+                return await self._exchange(request, api)
+            except Refused as refused:
+                self._ledger.counts[refused.code] += 1
+                return error_response(api, refused.answer)
+
+        return call
+
+    async def _exchange(self, request: Request, api: Api) -> Exchange:
+        """The try that answers a request: a new one, or one that an earlier request has begun.
+
+        Raises:
+            Refused: the request is not served.
+        """
+        start_ns = time.time_ns()
+        attempt = await self._admitted(request)
+        raw = await read_body(request, limit=self._max_body_bytes, timeout_s=self._upload_s)
+        body = decoded(raw)
+        served = self._models.find(attempt.run_id, body.get("model"))
+        dialect = DIALECTS[api](body, attempt.memory)
+        headers = read_call_headers(request.headers)
+        retry = whole_number(request, semconv.HEADER_RETRY) or 0
+        call = attempt.call(api, headers.span_id, retry=retry, seq=headers.seq, body=raw)
+        if call.exchange is not None:
+            self._ledger.counts["replayed" if call.exchange.is_over else "joined"] += 1
+            return call.exchange
+        ask = prepare(dialect, defaults=served.llm.sampling, forced=served.forced_in(attempt.mode))
+        call.exchange = exchange = Exchange(
+            Try(attempt, call, headers, served, ask, start_ns),
+            self._gate,
+            self._ledger,
+            pause_s=self._pause_s,
+            retry_s=self._retry_s,
+            ended=self._ended,
+        )
+        self._under_way.add(exchange)
+        return exchange
+
+    def _ended(self, exchange: Exchange, is_good: bool) -> None:
+        self._under_way.discard(exchange)
+        if is_good:
+            self._kept.add(exchange)
+        else:
+            exchange.let_go()
 
     async def _admitted(self, request: Request) -> AttemptState:
-        key = AttemptKey(request.path_params["rollout_id"], request.path_params["number"])
-        return await self._attempts.admit(key, bearer_token(request))
-
-    def _refusal(self, refused: Refused) -> Response:
-        self._ledger.counts[refused.code] += 1
-        return response_of(refused.answer)
-
-
-def _aborted(answer: Answer, *, overtaken: bool) -> bool:
-    """Whether a weight update, and not the request, is why there is no whole reply."""
-    choices = (answer.reply or {}).get("choices")
-    if isinstance(choices, list):
-        return any(
-            isinstance(choice, dict) and choice.get("finish_reason") == "abort" for choice in choices
-        )
-    return overtaken and answer.status in _UNREACHABLE
-
-
-async def _unknown_path(request: Request) -> Response:
-    path = request.path_params["path"]
-    return response_of(
-        failure(404, f"this endpoint answers chat/completions and models, not {path!r}", "unknown_path")
-    )
+        return await self._attempts.admit(attempt_key(request), tokens_of(request))

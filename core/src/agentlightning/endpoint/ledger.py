@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from agentlightning import semconv
 from agentlightning.endpoint.asking import Ask
-from agentlightning.endpoint.attempts import AttemptState, Call
+from agentlightning.endpoint.calls import AttemptState, Call
 from agentlightning.endpoint.replies import Answer
 from agentlightning.endpoint.served import ServedModel
 from agentlightning.llm_api import CallHeaders, llm_span, read_call
-from agentlightning.recording.ids import root_span_id_of, trace_id_of
+from agentlightning.recording.ids import root_span_id_of, span_id_of_try, trace_id_of
 from agentlightning.recording.sink import Sink
 from agentlightning.records import LLMCall
 
@@ -47,46 +47,60 @@ class Ledger:
         self.counts: Counter[str] = Counter()
         self._told: set[tuple[str, ...]] = set()
 
-    def record(
-        self, done: Try, answer: Answer, *, complete: bool = True, error: str | None = None
-    ) -> None:
+    def record(self, done: Try, answer: Answer, *, given: bool) -> bool:
         """Write the span of a try; returns once it is in the sink.
 
         A try that failed gets a span of its own below the call's when the call's id came with the
         request: the id stays free for the try that succeeds, or for the sender to report the failure.
+        So does a try after one that broke off when the agent had heard the beginning of its reply.
+
+        Args:
+            done: the try.
+            answer: how it ended, in the agent's protocol; one with a reply and an ``error`` broke off.
+            given: whether the agent has heard of the reply.
+
+        Returns:
+            Whether it is a complete call.
         """
-        call = read_call(
-            seq=done.call.seq,
-            api="chat",
+        ask, call = done.ask, done.call
+        is_complete = answer.ok and answer.error is None
+        made = read_call(
+            seq=call.seq,
+            api=ask.dialect.api,
             agent=done.headers.agent,
             base_url=done.served.upstream.address,
-            request=done.ask.body,
+            request=ask.body,
             response=answer.reply,
             model_version=done.version,
-            streamed=done.ask.streamed,
-            complete=complete and answer.ok,
-            retries=done.call.tries + done.resent,
-            error=error or answer.error,
+            streamed=ask.dialect.streamed,
+            complete=is_complete,
+            retries=call.tries + done.resent,
+            error=answer.error,
         )
-        parent = done.headers.parent_id or root_span_id_of(done.attempt.key)
-        span_id = done.call.span_id
-        if not answer.ok:
-            parent = span_id if done.call.named else parent
-            span_id = done.call.span_of_failed_try()
+        span_id, parent_id = self._place(done, is_call=is_complete or given)
         span = llm_span(
-            call,
+            made,
             key=done.attempt.key,
             trace_id=trace_id_of(done.attempt.key),
             span_id=span_id,
-            parent_id=parent,
+            parent_id=parent_id,
             start_ns=done.start_ns,
             end_ns=time.time_ns(),
-            attributes={
-                f"{semconv.OVERRULED}.{name}": value for name, value in done.ask.overruled.items()
-            },
+            attributes={f"{semconv.OVERRULED}.{name}": value for name, value in ask.overruled.items()},
         )
         self._sink.add(span)
-        self._count(done, call, answer)
+        self._count(done, made, answer)
+        return made.complete
+
+    def _place(self, done: Try, *, is_call: bool) -> tuple[str, str]:
+        """The ids of a try's span and of its parent."""
+        call = done.call
+        parent_id = done.headers.parent_id or root_span_id_of(done.attempt.key)
+        if is_call and not call.is_recorded:
+            call.is_recorded = True
+            return call.span_id, parent_id
+        is_known = call.is_named or call.is_recorded
+        return span_id_of_try(call.span_id, call.tries), call.span_id if is_known else parent_id
 
     def told(self, *what: str) -> bool:
         """Whether this was said before; it is from now on."""
@@ -98,10 +112,13 @@ class Ledger:
     def _count(self, done: Try, call: LLMCall, answer: Answer) -> None:
         self.counts["calls"] += 1
         self.counts["failed"] += not answer.ok
+        self.counts["client_left"] += answer.code == "client_left"
         self.counts["incomplete"] += answer.ok and not call.complete
         self.counts["resent"] += done.resent
         for name, asked in done.ask.overruled.items():
             self._count_overruled(done, name, asked)
+        for name in done.ask.dialect.no_effect:
+            self._count_without_effect(call, name)
         if call.complete and not _has_token_ids(call):
             self._count_without_ids(call)
 
@@ -112,6 +129,15 @@ class Ledger:
                 "the agent asks for %s=%r; training rollouts are sampled with the training's own, %r. "
                 "Validation rollouts keep what the agent asks for",
                 name, asked, done.served.forced[name],
+            )  # fmt: skip
+
+    def _count_without_effect(self, call: LLMCall, name: str) -> None:
+        self.counts[f"no_effect_{name}"] += 1
+        if not self.told("no effect", call.api, name):
+            _logger.warning(
+                "%s of a request of the %s API has no effect: it is answered by chat completions, "
+                "which have nothing like it",
+                name, call.api,
             )  # fmt: skip
 
     def _count_without_ids(self, call: LLMCall) -> None:

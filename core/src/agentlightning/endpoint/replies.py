@@ -23,7 +23,8 @@ class Answer:
         reply: the model's reply; None if there is none that could be read.
         content: the body as it came, for everything that is not a readable reply.
         headers: headers to pass on.
-        error: what went wrong, for people; None on success.
+        error: what went wrong, for the record; None on success.
+        message: the same for the agent; that of a model server is its own. ``code`` names the kind.
     """
 
     status: int
@@ -31,6 +32,8 @@ class Answer:
     content: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     error: str | None = None
+    message: str = ""
+    code: str = "upstream"
 
     @property
     def ok(self) -> bool:
@@ -48,24 +51,11 @@ class Refused(Exception):
 
 
 def failure(status: int, message: str, code: str) -> Answer:
-    """An error in OpenAI's shape, so that every SDK shows ``message``."""
-    kind = "invalid_request_error" if status < 500 else "server_error"  # noqa: PLR2004 - HTTP
-    body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
-    return Answer(
-        status,
-        content=msgspec.json.encode(body),
-        headers={"content-type": "application/json"},
-        error=message,
-    )
+    """An error of ours; each protocol shows it in its own shape."""
+    return Answer(status, error=message, message=message, code=code)
 
 
-def json_response(body: JSON) -> Response:
-    """A successful JSON answer."""
-    return Response(msgspec.json.encode(body), media_type="application/json")
-
-
-def response_of(answer: Answer) -> Response:
-    """``answer`` as it came."""
-    if answer.reply is not None:
-        return json_response(answer.reply)
-    return Response(answer.content, answer.status, headers=dict(answer.headers))
+def json_response(body: JSON, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A JSON answer."""
+    given = dict(headers or {})
+    return Response(msgspec.json.encode(body), status, headers=given, media_type="application/json")

@@ -14,16 +14,18 @@ import msgspec
 from agentlightning.endpoint.replies import Answer, failure
 from agentlightning.engine import ChatHandler, EngineInfo
 from agentlightning.errors import EngineError
-from agentlightning.records import JSON
+from agentlightning.llm_api import url_for
+from agentlightning.records import JSON, Api
 
 if TYPE_CHECKING:
     import httpx
 
 _logger = logging.getLogger("agentlightning.endpoint")
 
-_PASSED_ON: Final = ("content-type", "retry-after", "retry-after-ms", "x-should-retry", "x-request-id")
+_PASSED_ON: Final = ("retry-after", "retry-after-ms", "x-should-retry", "x-request-id")
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _SHOWN: Final = 200
+_ERRORS: Final = 400
 
 
 class Upstream(Protocol):
@@ -31,8 +33,8 @@ class Upstream(Protocol):
 
     address: str
 
-    async def ask(self, body: dict[str, JSON]) -> Answer:
-        """One request without streaming."""
+    async def ask(self, api: Api, body: dict[str, JSON]) -> Answer:
+        """One request without streaming, for chat completions or completions."""
 
     async def aclose(self) -> None:
         """Release connections; the next request opens new ones."""
@@ -52,11 +54,14 @@ class InProcess:
         self._chat = chat
         self._timeout_s = timeout_s
 
-    async def ask(self, body: dict[str, JSON]) -> Answer:
+    async def ask(self, api: Api, body: dict[str, JSON]) -> Answer:
         """Call the engine; an ``EngineError`` is the request's fault, all else the engine's.
 
         On the trainer's live weights a request waits for as long as the trainer holds them.
         """
+        if api != "chat":
+            message = f"the engine of {body['model']!r} answers chat completions only, not {api}"
+            return failure(400, message, "unsupported")
         try:
             async with asyncio.timeout(self._timeout_s) as limit:
                 reply = await self._chat(body)
@@ -96,19 +101,19 @@ class OverHttp:
         self._timeout_s = timeout_s
         self._client: httpx.AsyncClient | None = None
 
-    async def ask(self, body: dict[str, JSON]) -> Answer:
+    async def ask(self, api: Api, body: dict[str, JSON]) -> Answer:
         """Send a request; a server that cannot be reached is a 502, one that is silent a 504."""
-        async with self.opened(body) as response:
+        async with self.opened(api, body) as response:
             return response if isinstance(response, Answer) else await self._read(response)
 
     @asynccontextmanager
-    async def opened(self, body: dict[str, JSON]) -> AsyncIterator[httpx.Response | Answer]:
-        """A reply whose body is still to be read, or the failure to get one."""
+    async def opened(self, api: Api, body: dict[str, JSON]) -> AsyncIterator[httpx.Response | Answer]:
+        """A stream that is still to be read; an answer where there is none."""
         import httpx
 
         client = self._connected()
         request = client.build_request(
-            "POST", f"{self.address}/chat/completions", content=msgspec.json.encode(body)
+            "POST", url_for(self.address, api), content=msgspec.json.encode(body)
         )
         try:
             response = await client.send(request, stream=True)
@@ -116,7 +121,10 @@ class OverHttp:
             yield self.broken(error)
             return
         try:
-            yield response if response.is_success else await self._read(response)
+            streams = response.is_success and body.get("stream") is True
+            # A server that cannot stream answers with the whole reply.
+            whole = "json" in response.headers.get("content-type", "")
+            yield response if not whole and streams else await self._read(response)
         finally:
             await response.aclose()
 
@@ -149,23 +157,20 @@ class OverHttp:
             return self.broken(error)
         headers = {name: response.headers[name] for name in _PASSED_ON if name in response.headers}
         if not response.is_success:
-            text = content[:_SHOWN].decode("utf-8", "replace")
-            return Answer(
-                response.status_code,
-                content=content,
-                headers=headers,
-                error=f"the model server at {self.address} answered {response.status_code}: {text}",
-            )
+            return self._refused(response.status_code, content, headers)
         try:
-            return Answer(
-                response.status_code, msgspec.json.decode(content, type=dict), content, headers
-            )
-        except msgspec.DecodeError as error:
-            return failure(
-                502,
-                f"the model server at {self.address} replied with something else than JSON: {error}",
-                "upstream",
-            )
+            reply = msgspec.json.decode(content, type=dict)
+        except (msgspec.DecodeError, RecursionError) as error:
+            message = f"the model server at {self.address} replied with what is not JSON: {error}"
+            return failure(502, message, "upstream")
+        return Answer(response.status_code, reply, content, headers)
+
+    def _refused(self, status: int, content: bytes, headers: dict[str, str]) -> Answer:
+        text = content[:_SHOWN].decode("utf-8", "replace")
+        told = f"the model server at {self.address} answered {status}: {text}"
+        # A redirect is followed by nobody here, and would lead an agent past us.
+        passed_on = status if status >= _ERRORS else 502
+        return Answer(passed_on, None, content, headers, error=told, message=told)
 
     def _connected(self) -> httpx.AsyncClient:
         """The client, made on the event loop it is used on."""

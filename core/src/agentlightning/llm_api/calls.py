@@ -8,7 +8,7 @@ from typing import Any, Final
 from agentlightning import semconv
 from agentlightning.llm_api.replies import Reply, read_reply
 from agentlightning.llm_api.scrub import scrub_body, scrub_text
-from agentlightning.records import JSON, Api, AttemptKey, LLMCall, Span
+from agentlightning.records import JSON, Api, AttemptKey, Choice, LLMCall, Span
 
 _OPERATIONS: Final[dict[Api, str]] = {
     "chat": "chat",
@@ -40,8 +40,13 @@ def read_call(
     """
     reply = Reply({}) if response is None else read_reply(api, response)
     problem = error or reply.problem
-    sent = scrub_body(request)
-    received = None if response is None else scrub_body(reply.rest)
+    try:
+        sent = scrub_body(request)
+        received = None if response is None else scrub_body(reply.rest)
+        choices = tuple(_scrubbed_choices(reply))
+    except RecursionError:
+        problem = "the call is nested too deeply to be recorded"
+        sent, received, choices = {}, None, ()
     return LLMCall(
         seq=seq,
         api=api,
@@ -59,7 +64,7 @@ def read_call(
         usage=_mapping((received or {}).get("usage")),
         error=scrub_text(problem) if problem else None,
         prompt_ids=reply.prompt_ids,
-        choices=tuple(_scrubbed_choices(reply)),
+        choices=choices,
     )
 
 
@@ -103,7 +108,7 @@ def llm_span(
     )
 
 
-def _scrubbed_choices(reply: Reply) -> list[Any]:
+def _scrubbed_choices(reply: Reply) -> list[Choice]:
     from msgspec.structs import replace
 
     return [replace(choice, message=scrub_body(choice.message)) for choice in reply.choices]

@@ -140,7 +140,7 @@ class MessageEvents:
             return block
         try:
             return {**block, "input": json.loads(arguments)}
-        except ValueError:  # cut in the middle: kept as the text it is
+        except (ValueError, RecursionError):  # cut in the middle: kept as the text it is
             return {**block, "input": arguments}
 
 

@@ -5,11 +5,16 @@ Agent names may hold any character, headers only ASCII: values are percent-encod
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from agentlightning import semconv
+
+_SPAN_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
+_SEQ: Final = re.compile(r"[0-9]{1,9}")
+_LONGEST_NAME: Final = 200
 
 
 class CallHeaders(NamedTuple):
@@ -37,16 +42,23 @@ def write_call_headers(span: CallHeaders) -> dict[str, str]:
 
 
 def read_call_headers(headers: Mapping[str, str]) -> CallHeaders:
-    """Read what :func:`write_call_headers` wrote; ``headers`` has lower-case names."""
+    """Read what :func:`write_call_headers` wrote; ``headers`` has lower-case names.
+
+    Anybody may send these: what could not be one of ours is left out.
+    """
 
     def value(name: str) -> str | None:
         given = headers.get(name)
         return unquote(given) if given else None
 
-    seq = value(semconv.HEADER_SEQ) or ""
+    def span_id(name: str) -> str | None:
+        given = value(name)
+        return given if given and _SPAN_ID.fullmatch(given) else None
+
+    agent, seq = value(semconv.HEADER_AGENT), value(semconv.HEADER_SEQ) or ""
     return CallHeaders(
-        span_id=value(semconv.HEADER_SPAN),
-        parent_id=value(semconv.HEADER_PARENT),
-        agent=value(semconv.HEADER_AGENT),
-        seq=int(seq) if seq.isascii() and seq.isdigit() else None,
+        span_id=span_id(semconv.HEADER_SPAN),
+        parent_id=span_id(semconv.HEADER_PARENT),
+        agent=agent.replace("\0", "")[:_LONGEST_NAME] if agent else None,
+        seq=int(seq) if _SEQ.fullmatch(seq) else None,
     )

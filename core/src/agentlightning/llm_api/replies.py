@@ -46,7 +46,7 @@ def read_body(content: bytes) -> tuple[dict[str, Any] | None, str | None]:
     """The JSON object of a reply, or what is wrong with it."""
     try:
         body = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return None, f"the reply is not JSON ({error})"
     if not isinstance(body, dict):
         return None, f"the reply is JSON but not an object: {str(body)[:80]!r}"
@@ -63,9 +63,7 @@ def _chat(body: Body) -> Reply:
         message = choice.get("message")
         if not isinstance(message, Mapping):
             raise _Unusable(f"choice {position} of the reply has no message")
-        logprobs = choice.get("logprobs")
-        content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
-        numbers = _floats([entry.get("logprob") for entry in _mappings(content)]) if content else None
+        numbers = _chat_logprobs(choice.get("logprobs"))
         choices.append(_choice(choice, position, dict(message), numbers))
         kept.append(_without(choice, "token_ids", "logprobs" if numbers is not None else None))
     rest = {**_without(body, "prompt_token_ids"), "choices": kept}
@@ -73,7 +71,8 @@ def _chat(body: Body) -> Reply:
 
 
 def _completions(body: Body) -> Reply:
-    choices, kept, prompt = [], [], body.get("prompt_token_ids")
+    choices, kept = [], []
+    prompts = [body.get("prompt_token_ids")]
     for position, choice in enumerate(_mappings(body.get("choices"))):
         logprobs = choice.get("logprobs")
         listed = logprobs.get("token_logprobs") if isinstance(logprobs, Mapping) else None
@@ -81,9 +80,15 @@ def _completions(body: Body) -> Reply:
         choices.append(_choice(choice, position, {"text": choice.get("text")}, numbers))
         dropped = "logprobs" if numbers is not None else None
         kept.append(_without(choice, "token_ids", "prompt_token_ids", dropped))
-        prompt = prompt if prompt is not None else choice.get("prompt_token_ids")
+        prompts.append(choice.get("prompt_token_ids"))
     rest = {**_without(body, "prompt_token_ids"), "choices": kept}
-    return Reply(rest, tuple(choices), _tokens(prompt, "prompt_token_ids"))
+    return Reply(rest, tuple(choices), _tokens(_only_one(prompts), "prompt_token_ids"))
+
+
+def _only_one(prompts: Sequence[object]) -> object:
+    """The ids of the prompt; None for several in one request, whose replies have each their own."""
+    known = [prompt for prompt in prompts if prompt is not None]
+    return known[0] if known and all(prompt == known[0] for prompt in known) else None
 
 
 def _responses(body: Body) -> Reply:
@@ -92,24 +97,29 @@ def _responses(body: Body) -> Reply:
         raise _Unusable("the reply has no output")
     reason = body.get("incomplete_details")
     finish = reason.get("reason") if isinstance(reason, Mapping) else body.get("status")
-    choice = Choice(
-        message={"output": output},
-        response_ids=_tokens(body.get("token_ids"), "token_ids"),
-        finish_reason=finish if isinstance(finish, str) else None,
-    )
-    prompt = _tokens(body.get("prompt_token_ids"), "prompt_token_ids")
-    return Reply(_without(body, "prompt_token_ids", "token_ids"), (choice,), prompt)
+    return _single(body, {"output": output}, finish)
 
 
 def _messages(body: Body) -> Reply:
-    content, finish = body.get("content"), body.get("stop_reason")
+    content = body.get("content")
     if content is None:
         raise _Unusable("the reply has no content")
+    message = {"role": body.get("role") or "assistant", "content": content}
+    return _single(body, message, body.get("stop_reason"))
+
+
+def _single(body: Body, message: dict[str, JSON], finish: object) -> Reply:
+    """A reply without choices; servers' own hold no tokens, our endpoint's have them at the top."""
+    numbers = _chat_logprobs(body.get("logprobs"))
     choice = Choice(
-        message={"role": body.get("role") or "assistant", "content": content},
+        message=message,
+        response_ids=_tokens(body.get("token_ids"), "token_ids"),
+        logprobs=numbers,
         finish_reason=finish if isinstance(finish, str) else None,
     )
-    return Reply(dict(body), (choice,))
+    dropped = "logprobs" if numbers is not None else None
+    rest = _without(body, "prompt_token_ids", "token_ids", dropped)
+    return Reply(rest, (choice,), _tokens(body.get("prompt_token_ids"), "prompt_token_ids"))
 
 
 _READERS: Final[dict[Api, Callable[[Body], Reply]]] = {
@@ -129,6 +139,11 @@ def _choice(choice: Body, position: int, message: dict[str, JSON], logprobs: Flo
         logprobs=logprobs,
         finish_reason=finish if isinstance(finish, str) else None,
     )
+
+
+def _chat_logprobs(logprobs: object) -> Floats | None:
+    content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
+    return _floats([entry.get("logprob") for entry in _mappings(content)]) if content else None
 
 
 def _mappings(value: object) -> list[Body]:

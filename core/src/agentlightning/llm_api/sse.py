@@ -17,6 +17,11 @@ def write_event(data: bytes) -> bytes:
     return b"".join(b"data: " + line + b"\n" for line in data.split(b"\n")) + b"\n"
 
 
+def write_named_event(name: str, data: bytes) -> bytes:
+    """One event of a protocol whose events have names."""
+    return b"event: " + name.encode() + b"\n" + write_event(data)
+
+
 class EventReader:
     """Takes bytes as they arrive, cut anywhere, and gives the ``data`` of each finished event."""
 

@@ -62,7 +62,7 @@ class StreamedReply:
             return None
         try:
             event = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             self.problem = f"an event of the stream is not JSON: {data[:80]!r}"
             return None
         if not isinstance(event, dict):
