@@ -73,3 +73,20 @@ def test_a_prefix_is_recognised_token_for_token():
 def test_what_is_shown_stays_short():
     assert repr(Tokens(range(1000))) == "Tokens([0, 1, 2, 3, 4, 5, 6, 7, …], len=1000)"
     assert repr(Floats([0.5])) == "Floats([0.5], len=1)"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ([], True),
+        ([-0.1] * 8000, True),
+        ([3.4e38, -3.4e38] * 50, True),
+        ([3.4e38] * 50, True),
+        ([0.0, math.nan], False),
+        ([math.inf, -math.inf], False),
+        ([-math.inf, 1.0], False),
+        ([1e39], False),
+    ],
+)
+def test_log_probabilities_know_whether_all_are_finite(numbers, expected):
+    assert Floats(numbers).are_finite() is expected

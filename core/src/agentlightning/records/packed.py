@@ -7,6 +7,7 @@ reading them back costs no Python object a token until somebody indexes.
 from __future__ import annotations
 
 import base64
+import math
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +16,7 @@ from typing import ClassVar, Generic, Self, TypeVar, overload
 
 N = TypeVar("N", int, float)
 _SHOWN = 8
+_HUGE, _HUGE_NEGATIVE = 0x7F, 0xFF
 
 
 class _Packed(Sequence[N], Generic[N]):
@@ -100,7 +102,14 @@ class Tokens(_Packed[int]):
 
 
 class Floats(_Packed[float]):
-    """Log-probabilities, float32; NaN and infinities are the caller's to refuse."""
+    """Log-probabilities, float32; NaN and infinities are refused by whatever stores them."""
 
     __slots__ = ()
     typecode = "f"
+
+    def are_finite(self) -> bool:
+        """Whether none is NaN or infinite; a nanosecond a number."""
+        highest_bytes = self.to_bytes()[3::4]  # sign and exponent: 0x7f or 0xff for what is not finite
+        if _HUGE not in highest_bytes and _HUGE_NEGATIVE not in highest_bytes:
+            return True
+        return math.isfinite(sum(self._numbers))  # huge ones look alike; too few to overflow a double

@@ -95,6 +95,7 @@ class TableStore(HandingOut, Store):
 
     def create_run(self, name: str, config: JSON, *, key: str | None = None) -> Run:
         config = checks.json_value(config, "the run's config")
+        checks.texts(name=name, key=key)
         with self._writing() as tables:
             once = Once(tables, "create_run", key, name, config)
             if made := once.made():
@@ -123,6 +124,7 @@ class TableStore(HandingOut, Store):
             return self._own_run(run)
 
     def set_endpoint(self, run_id: str, url: str | None) -> Run:
+        checks.texts(url=url)
         with self._writing() as tables:
             tables.lock_run(run_id)
             run = replace(need_run(tables, run_id), endpoint_url=url)
@@ -157,6 +159,7 @@ class TableStore(HandingOut, Store):
         self, run_id: str, requests: Sequence[RolloutRequest], *, key: str | None = None
     ) -> list[Rollout]:
         checked = [checks.request(item, number) for number, item in enumerate(requests)]
+        checks.texts(key=key)
         with self._writing() as tables:
             once = Once(tables, in_run("enqueue", run_id), key, checked)
             if made := once.made():
@@ -171,6 +174,7 @@ class TableStore(HandingOut, Store):
         self, run_id: str | None, worker_id: str, *, limit: int = 1, key: str | None = None
     ) -> list[Claim]:
         checks.limit(limit)
+        checks.texts(worker_id=worker_id, key=key)
         with self._writing() as tables:
             once = Once(tables, "claim", key, run_id, worker_id, limit)
             again = self._claimed_before(tables, once)
@@ -196,6 +200,7 @@ class TableStore(HandingOut, Store):
         self, run_name: str, request: RolloutRequest, worker_id: str, *, key: str | None = None
     ) -> Claim:
         checked = checks.request(request, 0)
+        checks.texts(run_name=run_name, worker_id=worker_id, key=key)
         with self._writing() as tables:
             once = Once(tables, "begin", key, run_name, checked, worker_id)
             if made := once.made():
@@ -210,6 +215,7 @@ class TableStore(HandingOut, Store):
     def heartbeat(
         self, worker_id: str, attempts: Sequence[AttemptKey], report: dict[str, JSON] | None = None
     ) -> dict[AttemptKey, Order]:
+        checks.texts(worker_id=worker_id)
         if report is not None:
             report = checks.json_object(report, f"the report of worker {worker_id}")
         with self._writing() as tables:
@@ -235,6 +241,7 @@ class TableStore(HandingOut, Store):
     ) -> Turnover:
         checked = checks.results(results)
         checks.limit(limit)
+        checks.texts(worker_id=worker_id, key=key)
         with self._writing() as tables:
             once = Once(tables, "claim", key, run_id, worker_id, limit)
             again = self._claimed_before(tables, once)
@@ -333,6 +340,7 @@ class TableStore(HandingOut, Store):
         key: str | None = None,
     ) -> ResourcesVersion:
         checked = checks.resources(resources)
+        checks.texts(note=note, key=key)
         with self._writing() as tables:
             need_run(tables, run_id)
             once = Once(tables, in_run("publish", run_id), key, checked, note, parent, candidate)

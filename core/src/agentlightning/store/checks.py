@@ -43,6 +43,7 @@ _OUTCOMES = frozenset(get_args(OutcomeStatus))
 _KINDS = frozenset(get_args(SpanKind))
 _SPAN_STATUSES = frozenset(get_args(SpanStatus))
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
+_MOST = 2**31 - 1
 
 
 def json_value(value: object, what: str) -> JSON:
@@ -61,6 +62,17 @@ def json_object(value: object, what: str) -> dict[str, JSON]:
         raise BadValue(f"{what} is a {type(value).__name__}; expected a dict with string keys")
     checked: dict[str, JSON] = json_value(value, what)
     return checked
+
+
+def texts(**given: str | None) -> None:
+    """Refuse a name, a key or a note that is no text, which no reply could carry.
+
+    Args:
+        given: each by what the message calls it; None is fine.
+    """
+    for name, value in given.items():
+        if value is not None and not _is_plain(value):
+            _refuse_text(value, name)
 
 
 def run_status(status: str) -> RunStatus:
@@ -82,6 +94,8 @@ def request(given: RolloutRequest, number: int) -> RolloutRequest:
         checked = from_builtins(to_builtins(plain), RolloutRequest)
     except msgspec.ValidationError as error:
         raise BadValue(f"{what}: {error}") from error
+    if checked.group_id is not None:
+        texts(**{f"{what}: group_id": checked.group_id})
     rollout_limits(checked.config, f"{what}: config")
     if not _INT_MIN <= checked.priority <= _INT_MAX:
         raise BadValue(f"{what}: priority is {checked.priority}; expected a 64-bit integer")
@@ -105,9 +119,9 @@ def rollout_limits(config: RolloutConfig, what: str) -> None:
 
 
 def limit(given: int) -> None:
-    """Refuse to ask for nothing."""
-    if given < 1:
-        raise BadValue(f"limit is {given}; expected at least 1")
+    """Refuse to ask for nothing, or for more than there can be."""
+    if not 1 <= given <= _MOST:
+        raise BadValue(f"limit is {given}; expected 1 to {_MOST}")
 
 
 def outcome(given: Outcome, what: str) -> Outcome:
@@ -184,6 +198,7 @@ def record(given: T, what: str) -> T:
 
 def numbers(given: Mapping[str, float], what: str) -> dict[str, float]:
     """Finite numbers by name."""
+    json_object(dict.fromkeys(given), what)  # the names
     return {name: _finite(value, f"{what}: {name}") for name, value in given.items()}
 
 
@@ -220,6 +235,12 @@ def _events(given: Span) -> None:
 
 def _call(call: LLMCall, span_id: str) -> LLMCall:
     what = f"span {span_id}: call"
+    for choice in call.choices:
+        if choice.logprobs is not None and not choice.logprobs.are_finite():
+            raise BadValue(
+                f"{what}: choice {choice.index} has a log-probability that is not finite; leave "
+                "logprobs out (None) where the model gave none"
+            )
     choices = tuple(
         choice
         if _is_plain(choice.message)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agentlightning.errors import BadValue
 from agentlightning.records import (
@@ -26,13 +26,16 @@ from agentlightning.records import (
 from agentlightning.store.types import Change, Metrics, Page, RolloutQuery, Statistics, Worker
 from agentlightning.store.watching import Changed
 
+_LONGEST_CURSOR: Final = 18
+"""Digits; every number of so many has less than 64 bits."""
+
 
 def read_cursor(cursor: str | None) -> int:
     """The place a page starts at, from the cursor of the page before it."""
     if cursor is None:
         return 0
-    if not cursor.isascii() or not cursor.isdigit():
-        raise BadValue(f"the cursor {cursor!r} is none that a page came with")
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= _LONGEST_CURSOR):
+        raise BadValue(f"the cursor {cursor[:40]!r} is none that a page came with")
     return int(cursor)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from agentlightning.errors import (
     BadValue,
@@ -17,7 +18,7 @@ from agentlightning.errors import (
     UnknownRollout,
     UnknownRun,
 )
-from agentlightning.records import AttemptKey, Data, LLMCall, Outcome
+from agentlightning.records import AttemptKey, Choice, Data, Floats, LLMCall, Outcome, Tokens
 from agentlightning.store import Result, RolloutQuery, Store
 from agentlightning.testing.store.base import StoreTests
 from agentlightning.testing.store.making import SUCCEEDED, claimed, request, result, span
@@ -132,6 +133,47 @@ class RefusalTests(StoreTests):
                 call()
         assert _everything(store, claim.key) == before
 
+    def test_a_name_that_is_no_text_is_refused(self, store: Store, run_id: str) -> None:
+        """Names, keys and notes end up in replies and files too: half a surrogate pair is refused."""
+        calls: list[Callable[[], object]] = [
+            lambda: store.create_run(HALF_A_PAIR, {}),
+            lambda: store.create_run("name", {}, key=HALF_A_PAIR),
+            lambda: store.enqueue(run_id, [request()], key=HALF_A_PAIR),
+            lambda: store.enqueue(run_id, [request(group_id=HALF_A_PAIR)]),
+            lambda: store.claim(run_id, HALF_A_PAIR),
+            lambda: store.begin(HALF_A_PAIR, request(), "worker"),
+            lambda: store.heartbeat(HALF_A_PAIR, []),
+            lambda: store.finish_and_claim([], run_id, "worker", key=HALF_A_PAIR),
+            lambda: store.publish(run_id, {}, note=HALF_A_PAIR),
+            lambda: store.set_endpoint(run_id, HALF_A_PAIR),
+            lambda: store.log_metrics(run_id, 1, {HALF_A_PAIR: 1.0}),
+        ]
+        before = store.runs(), store.statistics(), store.workers()
+        for call in calls:
+            with pytest.raises(BadValue):
+                call()
+        assert (store.runs(), store.statistics(), store.workers()) == before
+
+    @pytest.mark.parametrize("number", [NAN, math.inf, -math.inf])
+    def test_a_log_probability_that_is_not_finite_is_refused(
+        self, store: Store, run_id: str, number: float
+    ) -> None:
+        """They come packed, so no JSON reader looks at them; the most negative float32 is fine."""
+        claim = claimed(store, run_id)
+        lowest = -3.4e38
+
+        def call(*logprobs: float) -> LLMCall:
+            choice = Choice(response_ids=Tokens(range(3)), logprobs=Floats(logprobs))
+            return replace(_call({}), choices=(choice,))
+
+        spans = [span(claim.key, call=call(-0.5, number, lowest))]
+        with pytest.raises(BadValue, match="log-probability"):
+            store.add_spans(spans)
+        with pytest.raises(BadValue, match="log-probability"):
+            store.finish([result(claim, spans=spans)])
+        assert store.statistics(run_id).spans == 0
+        assert store.add_spans([span(claim.key, call=call(-0.5, 0.0, lowest))]) == 1
+
     @pytest.mark.parametrize("value", [NAN, math.inf, -math.inf, "1", [1]])
     def test_a_reward_that_is_no_finite_number_is_refused(
         self, store: Store, run_id: str, value: Any
@@ -180,8 +222,11 @@ class RefusalTests(StoreTests):
             lambda: store.add_spans([span(claim.key, status="fine")]),
             lambda: store.add_spans([span(claim.key, attributes={"big": 2**64})]),
             lambda: store.claim(run_id, "worker", limit=0),
+            lambda: store.claim(run_id, "worker", limit=2**63),
             lambda: store.rollouts(RolloutQuery(limit=0)),
             lambda: store.rollouts(RolloutQuery(cursor="x")),
+            lambda: store.rollouts(RolloutQuery(cursor="9" * 19)),
+            lambda: store.rollouts(RolloutQuery(cursor="9" * 5000)),
         ]
         for call in calls:
             with pytest.raises(BadValue):
