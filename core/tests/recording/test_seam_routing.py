@@ -1,5 +1,8 @@
 """Where a call goes, and what goes with it."""
 
+import copy
+
+import httpx
 import openai
 import pytest
 from agentlightning import semconv
@@ -85,6 +88,81 @@ def test_the_prompt_of_one_agent_is_replaced_and_the_others_are_untouched(record
     assert spans[3].attributes[semconv.ROUTE] == "passthrough: agent not trained"
 
 
+def test_a_prompt_stands_in_for_the_first_system_message_wherever_it_is(recording, server, client):
+    user, old = HI[0], {"role": "developer", "content": "old", "name": "kept"}
+    with recording.rollout(lambda info: Route(system_prompt="new")):
+        client().chat.completions.create(
+            model="m", messages=[user, old, {"role": "system", "content": "2"}]
+        )
+        client().responses.create(model="m", input=[user, old])
+        client().completions.create(model="m", prompt="hi")
+    chat, responses, completions = (request.body for request in server.requests)
+    new = {**old, "content": "new"}
+    assert chat["messages"] == [user, new, {"role": "system", "content": "2"}]
+    assert responses["input"] == [user, new]
+    assert "instructions" not in responses
+    assert completions["prompt"] == "hi"
+
+
+def test_each_model_name_and_each_rollout_has_its_own_route(recording, server, client):
+    routes = {"gpt": Route(model="policy"), "judge": Passthrough(reason="a judge")}
+    with recording.rollout(lambda info: routes.get(info.model)) as first:
+        for name in ("gpt", "judge", "other"):
+            client().chat.completions.create(model=name, messages=HI)
+    with recording.rollout(lambda info: Route(model="second")) as second:
+        client().chat.completions.create(model="gpt", messages=HI)
+    assert [request.body["model"] for request in server.requests] == [
+        "policy",
+        "judge",
+        "other",
+        "second",
+    ]
+    told = [span.attributes[semconv.ROUTE] for span in recording.spans(first, "llm")]
+    assert told == ["routed", "passthrough: a judge", "unrouted"]
+    assert [call.model for call in recording.calls(second)] == ["second"]
+
+
+def test_the_users_client_and_arguments_are_not_changed(recording, server, client, key):
+    known = {"organization": "o", "project": "p"}
+    model = client(default_headers={"x-own": "1"}, default_query={"v": "1"}, **known)
+    asked = {"model": "gpt", "messages": [{"role": "system", "content": "old"}, *HI],
+             "extra_headers": {"x-call": "1"}, "extra_body": {"temperature": 0.1}, "extra_query": {"q": "1"}}  # fmt: skip
+    before = copy.deepcopy(asked), dict(model.default_headers), str(model.base_url), model.default_query
+    route = Route(base_url=server.url, model="policy", headers={"x-route": "1"}, system_prompt="new",
+                  extra_body={"temperature": 1.0}).with_key("token")  # fmt: skip
+    with recording.rollout(lambda info: route):
+        model.chat.completions.create(**asked)
+    after = asked, dict(model.default_headers), str(model.base_url), model.default_query
+    assert after == before
+    model.chat.completions.create(**asked)
+    routed, own = server.requests
+    assert routed.headers["x-route"] == routed.headers["x-own"] == routed.headers["x-call"] == "1"
+    assert own.headers["authorization"] == f"Bearer {key}"
+    assert "x-route" not in own.headers
+    assert own.path.endswith("?v=1&q=1")
+
+
+def test_a_header_of_the_route_is_stronger_than_any_other(recording, server, client, key):
+    route = Route(base_url=server.url, headers={"Authorization": "Custom scheme", "X-Own": "route"})
+    model = client(base_url="http://127.0.0.1:9/v1", default_headers={"x-own": "client"})
+    with recording.rollout(lambda info: route):
+        model.chat.completions.create(model="m", messages=HI, extra_headers={"x-OWN": "call"})
+    (seen,) = server.requests
+    assert seen.headers["authorization"] == "Custom scheme"
+    assert seen.headers["x-own"] == "route"
+    assert key not in str(seen)
+
+
+def test_keys_of_the_users_http_client_do_not_follow_a_call_either(recording, server, client, key):
+    http_client = httpx.Client(auth=("user", key), headers={"api-key": key})
+    model = client(base_url="http://127.0.0.1:9/v1", http_client=http_client)
+    with recording.rollout(lambda info: Route(base_url=server.url).with_key("token")):
+        model.chat.completions.create(model="m", messages=HI)
+    (seen,) = server.requests
+    assert seen.headers["authorization"] == "Bearer token"
+    assert "api-key" not in seen.headers
+
+
 def test_strict_mode_refuses_what_nobody_routed(recording, server, client):
     with recording.rollout(lambda info: None, strict=True) as context:
         with pytest.raises(UnroutedCall, match="trained_agents"):
@@ -102,10 +180,15 @@ def test_without_strict_mode_an_unrouted_call_goes_on_and_says_so(recording, cli
 
 
 def test_a_resolver_that_breaks_does_not_break_the_agent(recording, caplog, client):
-    with recording.rollout(lambda info: 1 / 0):
+    with recording.rollout(lambda info: 1 / 0) as context:
         assert client().chat.completions.create(model="m", messages=HI).choices
     assert "ZeroDivisionError" in caplog.text
-    with recording.rollout(lambda info: 1 / 0, strict=True), pytest.raises(UnroutedCall):
+    (span,) = recording.spans(context, "llm")
+    assert span.attributes[semconv.ROUTE].startswith("unrouted; the resolver failed (ZeroDivisionError")
+    with (
+        recording.rollout(lambda info: 1 / 0, strict=True),
+        pytest.raises(UnroutedCall, match="the resolver failed"),
+    ):
         client().chat.completions.create(model="m", messages=HI)
 
 
