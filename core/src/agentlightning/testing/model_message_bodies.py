@@ -19,16 +19,20 @@ def message_body(request: Mapping[str, Any], turn: Turn | None = None) -> dict[s
     messages = _with_system(request)
     turn = turn or scripted_turn(messages)
     number = next(_numbers)
-    block: dict[str, JSON] = {"type": "text", "text": turn.text}
-    if turn.tool is not None:
-        arguments = json.loads(turn.arguments)
-        block = {"type": "tool_use", "id": f"toolu-{number}", "name": turn.tool, "input": arguments}
+    blocks: list[dict[str, JSON]] = []
+    if turn.reasoning is not None:
+        blocks.append({"type": "thinking", "thinking": turn.reasoning, "signature": "scripted"})
+    if turn.text is not None:
+        blocks.append({"type": "text", "text": turn.text})
+    for place, (name, arguments) in enumerate(turn.calls):
+        called = {"type": "tool_use", "id": f"toolu-{number}-{place}", "name": name}
+        blocks.append({**called, "input": json.loads(arguments)})
     return {
         "id": f"msg-{number}",
         "type": "message",
         "role": "assistant",
         "model": request.get("model"),
-        "content": [block],
+        "content": blocks,
         "stop_reason": "end_turn" if turn.tool is None else "tool_use",
         "stop_sequence": None,
         "usage": {
@@ -40,22 +44,28 @@ def message_body(request: Mapping[str, Any], turn: Turn | None = None) -> dict[s
 
 def message_events(body: Mapping[str, Any]) -> Iterator[dict[str, JSON]]:
     """The same message as the events of a stream."""
-    usage, (block,) = body["usage"], body["content"]
+    usage = body["usage"]
     opening = {**body, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
     yield {"type": "message_start", "message": opening}
-    started, kind, grown = {**block, "text": ""}, "text_delta", "text"
-    text = block.get("text")
-    if text is None:
-        started, kind, grown = {**block, "input": {}}, "input_json_delta", "partial_json"
-        text = json.dumps(block["input"])
-    yield {"type": "content_block_start", "index": 0, "content_block": started}
-    for start in range(0, len(text), _PIECE):
-        delta = {"type": kind, grown: text[start : start + _PIECE]}
-        yield {"type": "content_block_delta", "index": 0, "delta": delta}
-    yield {"type": "content_block_stop", "index": 0}
+    for index, block in enumerate(body["content"]):
+        yield from _block_events(index, block)
     delta = {"stop_reason": body["stop_reason"], "stop_sequence": None}
     yield {"type": "message_delta", "delta": delta, "usage": usage}
     yield {"type": "message_stop"}
+
+
+def _block_events(index: int, block: Mapping[str, Any]) -> Iterator[dict[str, JSON]]:
+    name = block["type"]
+    kind, grown, text = f"{name}_delta", name, str(block.get(name))
+    empty: dict[str, JSON] = {name: ""}
+    if name == "tool_use":
+        kind, grown, empty = "input_json_delta", "partial_json", {"input": {}}
+        text = json.dumps(block["input"])
+    yield {"type": "content_block_start", "index": index, "content_block": {**block, **empty}}
+    for start in range(0, len(text), _PIECE):
+        delta = {"type": kind, grown: text[start : start + _PIECE]}
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
+    yield {"type": "content_block_stop", "index": index}
 
 
 def _with_system(request: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

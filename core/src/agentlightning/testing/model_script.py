@@ -17,16 +17,31 @@ LOGPROB: Final = -0.25
 
 @dataclass(frozen=True)
 class Turn:
-    """One reply: some text, or a call of one tool with its arguments as JSON text."""
+    """One reply: some text, or calls of tools with their arguments as JSON text.
+
+    Attributes:
+        text: what the model says.
+        tool: the tool it calls, with ``arguments``.
+        more: further tools, as pairs of name and arguments; in a stream, their pieces alternate.
+        reasoning: what it thinks before.
+    """
 
     text: str | None = None
     tool: str | None = None
     arguments: str = "{}"
+    more: tuple[tuple[str, str], ...] = ()
+    reasoning: str | None = None
+
+    @property
+    def calls(self) -> tuple[tuple[str, str], ...]:
+        """Each tool that is called: its name and its arguments."""
+        return () if self.tool is None else ((self.tool, self.arguments), *self.more)
 
     def rendered(self) -> str:
         """The text its token ids stand for, with the end marker the model would sample."""
-        said = self.text if self.tool is None else f"<call>{self.tool}:{self.arguments}</call>"
-        return f"{said}<end>"
+        thought = f"<think>{self.reasoning}</think>" if self.reasoning else ""
+        calls = "".join(f"<call>{name}:{arguments}</call>" for name, arguments in self.calls)
+        return f"{thought}{self.text or ''}{calls}<end>"
 
 
 def scripted_turn(messages: Sequence[Mapping[str, Any]]) -> Turn:
@@ -77,10 +92,14 @@ def text_of(content: object) -> str:
 
 
 def _message_text(message: Mapping[str, Any]) -> str:
-    calls = message.get("tool_calls")
-    if calls:
-        function = calls[0]["function"]
-        said = Turn(tool=function["name"], arguments=function["arguments"]).rendered()
-    else:
-        said = f"{text_of(message.get('content'))}<end>"
-    return f"<{message.get('role')}>{said}"
+    functions = [call["function"] for call in message.get("tool_calls") or ()]
+    calls = tuple((function["name"], function["arguments"]) for function in functions)
+    name, arguments = calls[0] if calls else (None, "{}")
+    turn = Turn(
+        text=text_of(message.get("content")),
+        tool=name,
+        arguments=arguments,
+        more=calls[1:],
+        reasoning=message.get("reasoning_content"),
+    )
+    return f"<{message.get('role')}>{turn.rendered()}"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -22,6 +23,7 @@ from agentlightning.testing.model_bodies import (
     responses_body,
     responses_events,
 )
+from agentlightning.testing.model_faults import Fault
 from agentlightning.testing.model_message_bodies import message_body, message_events
 from agentlightning.testing.model_script import Turn
 
@@ -44,9 +46,14 @@ class RawReply:
     content_type: str = "application/json"
 
 
-ReplyHook: TypeAlias = Callable[[ModelRequest], "str | Turn | dict[str, JSON] | RawReply | None"]
-"""Text or a turn to say, a whole body, a raw reply, or None for the scripted behaviour."""
+ReplyHook: TypeAlias = Callable[
+    [ModelRequest], "str | Turn | Fault | dict[str, JSON] | RawReply | None"
+]
+"""Text or a turn to say, a fault, a whole body, a raw reply, or None for the scripted behaviour."""
 
+_FAIL: Final = re.compile(r"FAIL([45]\d\d)")
+_LONGEST_WAIT_S: Final = 30.0
+_IDS: Final = ("return_token_ids", "logprobs")
 
 _BODIES: Final[Mapping[Api | None, Callable[..., dict[str, JSON]]]] = {
     "chat": chat_body,
@@ -57,26 +64,35 @@ _BODIES: Final[Mapping[Api | None, Callable[..., dict[str, JSON]]]] = {
 
 
 class ModelServer:
-    """All four protocols (see :mod:`agentlightning.llm_api`), streamed or not, below any path prefix.
+    """Chat completions, completions, Responses and Messages, streamed or not, below any path prefix.
 
     What it says comes from a marker in the prompt (see
-    :func:`~agentlightning.testing.model_script.scripted_turn`) or from ``reply``. ``FAIL500`` anywhere
-    in a request's body is answered with a 500. Token ids and log-probabilities come only when asked for
+    :func:`~agentlightning.testing.model_script.scripted_turn`) or from ``reply``. ``FAIL500`` (or any
+    other error status) anywhere in a request's body is answered with that status. As with vLLM, token
+    ids and log-probabilities come for chat completions and completions, and only when asked for
     (``return_token_ids``, ``logprobs``).
 
     Args:
-        reply: decides replies itself; see :data:`ReplyHook`.
+        reply: decides replies itself, faults included; see :data:`ReplyHook`.
         delay_s: seconds every reply takes.
+        token_ids: false for a server that knows none, as OpenAI's and Ollama's do not.
+
+    Attributes:
+        requests: every request so far. ``left``: how many streams a client did not read to their end.
 
     Example:
         >>> with ModelServer(reply=lambda request: "hello") as server:
         ...     OpenAI(base_url=server.url, api_key="unused")
     """
 
-    def __init__(self, reply: ReplyHook | None = None, *, delay_s: float = 0.0) -> None:
+    def __init__(
+        self, reply: ReplyHook | None = None, *, delay_s: float = 0.0, token_ids: bool = True
+    ) -> None:
         self.reply = reply
         self.delay_s = delay_s
+        self.token_ids = token_ids
         self.requests: list[ModelRequest] = []
+        self.left = 0
         self._server = _HTTPServer(("127.0.0.1", 0), _Handler, self)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.02,), name="model-server", daemon=True
@@ -110,19 +126,28 @@ class ModelServer:
     ) -> None:
         self.stop()
 
-    def answer(self, request: ModelRequest) -> RawReply | dict[str, JSON]:
-        """The reply to one request, before it is cut into a stream."""
+    def answer(self, request: ModelRequest) -> tuple[RawReply | dict[str, JSON], Fault]:
+        """The reply to one request, before it is cut into a stream, and what goes wrong with it."""
         self.requests.append(request)
         if self.delay_s:
             time.sleep(self.delay_s)
-        if "FAIL500" in json.dumps(request.body):
-            return _error(500, "FAIL500 was asked for")
+        api = api_of_path(request.path)
+        if asked := _FAIL.search(json.dumps(request.body)):
+            return _error(api, int(asked[1]), f"{asked[0]} was asked for"), Fault()
         chosen = self.reply(request) if self.reply else None
         if isinstance(chosen, RawReply | dict):
-            return chosen
+            return chosen, Fault()
+        fault = chosen if isinstance(chosen, Fault) else Fault()
+        if fault.status is not None:
+            return _error(api, fault.status, "the model server was told to fail"), fault
         turn = Turn(text=chosen) if isinstance(chosen, str) else chosen
-        write = _BODIES.get(api_of_path(request.path))
-        return write(request.body, turn) if write else _error(404, f"no such path: {request.path}")
+        turn = fault.turn if isinstance(turn, Fault) else turn
+        write = _BODIES.get(api)
+        if write is None:
+            return _error(api, 404, f"no such path: {request.path}"), fault
+        hides = fault.without_ids or not self.token_ids
+        body = {k: v for k, v in request.body.items() if not (hides and k in _IDS)}
+        return write(body, turn), fault
 
 
 class _HTTPServer(ThreadingHTTPServer):
@@ -167,11 +192,13 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         body = json.loads(self.rfile.read(length) or b"{}")
         request = ModelRequest(self.path, headers, body)
-        reply = self.server.model.answer(request)
-        if isinstance(reply, RawReply):
+        reply, fault = self.server.model.answer(request)
+        if fault.lost:
+            self._hang_up()
+        elif isinstance(reply, RawReply):
             self._send(reply)
         elif body.get("stream"):
-            self._stream(request, reply)
+            self._stream(_events(request, reply), fault)
         else:
             self._send(RawReply(json.dumps(reply).encode()))
 
@@ -182,37 +209,52 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(reply.body)
 
-    def _stream(self, request: ModelRequest, body: dict[str, JSON]) -> None:
+    def _stream(self, events: Iterator[bytes], fault: Fault) -> None:
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        for event in _events(request, body):
-            self.wfile.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
-            self.wfile.flush()
-        self.wfile.write(b"0\r\n\r\n")
+        try:
+            for number, event in enumerate(events):
+                if number == fault.cut_after:
+                    self._hang_up()
+                    return
+                if number == fault.wait_after and fault.wait_for is not None:
+                    fault.wait_for.wait(_LONGEST_WAIT_S)
+                if number == fault.malformed_after:
+                    self._chunk(b"data: {this is no JSON\n\n")
+                time.sleep(fault.piece_s)
+                self._chunk(event)
+            self._chunk(b"")
+        except OSError:
+            self.server.model.left += 1
+
+    def _chunk(self, data: bytes) -> None:
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        self.wfile.flush()
+
+    def _hang_up(self) -> None:
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base's
         """Keep quiet; requests are in ``ModelServer.requests``."""
 
 
-def _events(request: ModelRequest, body: dict[str, JSON]) -> Iterable[bytes]:
+def _events(request: ModelRequest, body: dict[str, JSON]) -> Iterator[bytes]:
     api = api_of_path(request.path)
     if api in {"responses", "messages"}:
         for event in responses_events(body) if api == "responses" else message_events(body):
             yield f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
         return
     options = request.body.get("stream_options") or {}
-    chunks = (
-        completion_chunks(body)
-        if api == "completions"
-        else chat_chunks(body, include_usage=bool(options.get("include_usage")))
-    )
-    for chunk in chunks:
+    cut = completion_chunks if api == "completions" else chat_chunks
+    for chunk in cut(body, include_usage=bool(options.get("include_usage"))):
         yield f"data: {json.dumps(chunk)}\n\n".encode()
     yield b"data: [DONE]\n\n"
 
 
-def _error(status: int, message: str) -> RawReply:
-    body = {"error": {"message": message, "type": "scripted", "code": None}}
+def _error(api: Api | None, status: int, message: str) -> RawReply:
+    error = {"message": message, "type": "scripted", "code": None}
+    body = {"type": "error", "error": error} if api == "messages" else {"error": error}
     return RawReply(json.dumps(body).encode(), status=status)
