@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextvars
+import functools
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from multiprocessing.pool import Pool, ThreadPool
 from typing import Any, Final
 
 from agentlightning.recording.context import current_rollout
@@ -37,9 +39,34 @@ def _submit(
     return contextvars.Context().run(original, pool, context.run, function, *args, **kwargs)
 
 
+def _hand_out(
+    original: Callable[..., Any],
+    pool: Pool,
+    func: Callable[..., Any],
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    # Tasks of a pool of processes are sent by pickle, and belong to no thread.
+    task = _in_this_context(func) if isinstance(pool, ThreadPool) else func
+    return original(pool, task, *args, **kwargs)
+
+
+def _in_this_context(function: Callable[..., Any]) -> Callable[..., Any]:
+    context = contextvars.copy_context()
+
+    @functools.wraps(function, updated=())
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return context.copy().run(function, *args, **kwargs)  # one context runs one task at a time
+
+    return run
+
+
+_POOL_METHODS: Final = ("apply_async", "map", "map_async", "starmap", "starmap_async", "imap",
+                        "imap_unordered")  # fmt: skip
 _patches: Final = (
     Patch(threading.Thread, "start", _start),
     Patch(ThreadPoolExecutor, "submit", _submit),
+    *(Patch(Pool, method, _hand_out) for method in _POOL_METHODS),
 )
 _installs = 0
 _lock: Final = threading.Lock()
