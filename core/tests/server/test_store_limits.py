@@ -117,8 +117,9 @@ def test_a_bomb_is_refused_before_it_is_unpacked(small):
         gzip.compress(b"{}")[:5],
         gzip.compress(b'{"name":"a","config":{}}') + b"rest",
         b"\x1f\x8b\x08\x00" + b"\xff" * 100,
+        gzip.compress(b"") * 101,
     ],
-    ids=["empty", "json", "cut", "head only", "more after it", "damaged"],
+    ids=["empty", "json", "cut", "head only", "more after it", "damaged", "empty members"],
 )
 def test_what_is_no_gzip_is_a_bad_request(small, body):
     status, reply, _ = small.client().send(CREATE, body, content_encoding="gzip")

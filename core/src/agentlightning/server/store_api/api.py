@@ -29,6 +29,8 @@ _PAGES: Final[dict[str, Callable[[Store, Any, Limits], bytes]]] = {
 }
 _OPERATIONS: Final = {operation.path: operation for operation in ops.OPERATIONS}
 _ALLOW_POST: Final[Header] = (b"allow", b"POST")
+_QUICK_BYTES: Final = 64 * 1024
+"""A body that may be read on the event loop: in less than a millisecond."""
 
 
 class StoreApi:
@@ -88,7 +90,7 @@ class StoreApi:
         raw = await incoming.body()
         waiting = self._waiting and self._waiting.calls.get(operation.name)
         if waiting:
-            request = self._request(operation, caller, raw, packed=incoming.is_packed)
+            request = await self._read(operation, caller, raw, packed=incoming.is_packed)
             return Answer(to_json(await waiting(request, caller, incoming.receive)))
         body = await self.workers.run(
             self._carried_out, operation, caller, raw, packed=incoming.is_packed
@@ -105,6 +107,14 @@ class StoreApi:
         known = self.access.known(token)
         return await self.workers.run(self.access.proved, token) if known is None else known
 
+    async def _read(
+        self, operation: AnyOperation, caller: Caller, raw: bytes, *, packed: bool
+    ) -> msgspec.Struct:
+        """A request that may be held back: read here if it is small, as nearly all are."""
+        if packed or len(raw) > _QUICK_BYTES:
+            return await self.workers.run(self._request, operation, caller, raw, packed=packed)
+        return self._request(operation, caller, raw, packed=packed)
+
     def _carried_out(
         self, operation: AnyOperation, caller: Caller, raw: bytes, *, packed: bool
     ) -> bytes:
@@ -114,7 +124,9 @@ class StoreApi:
             return page(self.store, request, self.limits)
         return to_json(CALLS[operation.name](self.store, request))
 
-    def _request(self, operation: AnyOperation, caller: Caller, raw: bytes, *, packed: bool) -> Any:
+    def _request(
+        self, operation: AnyOperation, caller: Caller, raw: bytes, *, packed: bool
+    ) -> msgspec.Struct:
         body = inflated(raw, self.limits.body_bytes) if packed else raw
         request = _decoded(body, operation)
         check_request(self.access, operation, caller, request)

@@ -13,6 +13,7 @@ from agentlightning.server.store_api.answers import ClientLeft, Header, Refused
 from agentlightning.server.store_api.limits import Limits
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
+_MOST_MEMBERS: Final = 100
 _DISCARD_S: Final = 5.0
 
 
@@ -106,11 +107,15 @@ def inflated(body: bytes, limit: int) -> bytes:
     """What a gzip body holds.
 
     Raises:
-        BadValue: it is no gzip, or cut short.
+        BadValue: it is no gzip, cut short, or of more members than anybody makes: each costs a copy of
+            what follows it, so that a body of empty ones would keep a thread for hours.
         LimitExceeded: it holds more than ``limit`` bytes; no more than that was unpacked.
     """
-    parts, size, rest = [], 0, body
+    parts: list[bytes] = []
+    size, rest = 0, body
     while rest:
+        if len(parts) == _MOST_MEMBERS:
+            raise BadValue(f"the gzip body has more than {_MOST_MEMBERS} members; pack it as one")
         unpacker = zlib.decompressobj(_GZIP)
         try:
             part = unpacker.decompress(rest, limit - size + 1)
