@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -116,6 +118,51 @@ def test_a_runner_of_another_run_cannot_stop_who_waits(fast, start, run_id):
     assert not waiting.done()
     fast.store.set_run_status(run_id, "cancelled")
     waiting.result(5)
+
+
+class SlowStore(MemoryStore):
+    """Takes its time between a claim and its return, as a disk or a database may."""
+
+    def __init__(self):
+        super().__init__()
+        self.has_claimed, self.may_return = threading.Event(), threading.Event()
+
+    def claim(self, *args, **options):
+        claims = super().claim(*args, **options)
+        if claims:
+            self.has_claimed.set()
+            assert self.may_return.wait(10)
+        return claims
+
+
+@pytest.mark.parametrize("way", ["the worker stops waiting", "its time is over", "the server stops"])
+def test_what_is_claimed_in_the_moment_of_leaving_is_still_given(serve, start, way):
+    with SlowStore() as store:
+        served = serve(store)
+        run_id = store.create_run("a", {}).run_id
+        wait_s = 0.5 if way == "its time is over" else WAIT_S
+        waiting = claiming(served, start, run_id, "me", wait_s=wait_s)
+        time.sleep(0.2)
+        store.enqueue(run_id, [request("task")])
+        assert store.has_claimed.wait(5)
+        if way == "the worker stops waiting":
+            served.client().ok(ops.STOP_WAITING, {"worker_id": "me"})
+        elif way == "the server stops":
+            start(served.server.stop)
+        time.sleep(0.6)
+        assert not waiting.done()
+        store.may_return.set()
+        assert waiting.result(5)["claims"][0]["rollout"]["input"] == "task"
+
+
+def test_a_request_that_waits_may_be_large_and_packed(fast, start, run_id):
+    names = [rollout.rollout_id for rollout in fast.store.enqueue(run_id, [request()] * 3000)]
+    body = gzip.compress(to_json({"rollout_ids": names, "count": 1, "wait_s": WAIT_S}))
+    waiting = start(fast.client().send, ops.WAIT_OVER.path, body, content_encoding="gzip")
+    time.sleep(0.2)
+    assert not waiting.done()
+    fast.store.cancel(names[:1])
+    assert waiting.result(5)[0] == 200
 
 
 def test_stopping_the_server_answers_who_waits(served, start):

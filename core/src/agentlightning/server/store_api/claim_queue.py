@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from agentlightning.errors import AgentLightningError
@@ -21,12 +22,14 @@ _AT_ONCE: Final = 32
 """Waiters that one look into the store may serve; so long, others' calls wait at most."""
 
 _SHORTEST_SLEEP_S: Final = 0.01
+_NOTHING: Final = m.Claims(claims=[])
 
 
 @dataclass(frozen=True, eq=False)
 class _Waiter:
     ask: m.ClaimWork
     given: asyncio.Future[m.Claims]
+    leaves: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass(frozen=True)
@@ -53,13 +56,14 @@ class ClaimQueue:
         self.bell = bell
         self._workers = workers
         self._waiting: dict[_Waiter, None] = {}
+        self._looked_for: list[_Waiter] = []
         self._serving: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def join(self, ask: m.ClaimWork) -> asyncio.Future[m.Claims]:
-        """Wait at the end of the queue; cancel the future to leave it."""
+        """Wait at the end of the queue, until :meth:`leave`; who just goes cancels the future."""
         waiter = _Waiter(ask, asyncio.get_running_loop().create_future())
         self._waiting[waiter] = None
         waiter.given.add_done_callback(lambda _future: self._waiting.pop(waiter, None))
@@ -67,10 +71,19 @@ class ClaimQueue:
             self._serving = asyncio.ensure_future(self._serve())
         return waiter.given
 
+    def leave(self, given: asyncio.Future[m.Claims]) -> None:
+        """Let a claim return, with nothing unless something is being claimed for it just now."""
+        self._let_go([waiter for waiter in self._waiting if waiter.given is given])
+
     def stop_waiting(self, worker_id: str) -> None:
-        """Let a worker's claims return with nothing."""
-        for waiter in [waiter for waiter in self._waiting if waiter.ask.worker_id == worker_id]:
-            _hand(waiter, m.Claims(claims=[]))
+        """Let a worker's claims return, likewise."""
+        self._let_go([waiter for waiter in self._waiting if waiter.ask.worker_id == worker_id])
+
+    def _let_go(self, waiters: Sequence[_Waiter]) -> None:
+        for waiter in waiters:
+            waiter.leaves.set()
+            if waiter not in self._looked_for:
+                _hand(waiter, _NOTHING)
 
     def close(self) -> None:
         """Serve nobody any more."""
@@ -90,9 +103,16 @@ class ClaimQueue:
 
     async def _give_out(self) -> None:
         heard = self.bell.count
-        look = await self._workers.run(self._look, list(self._waiting)[:_AT_ONCE])
-        for waiter, given in look.given:
-            _hand(waiter, given)
+        self._looked_for = list(self._waiting)[:_AT_ONCE]
+        try:
+            look = await self._workers.run(self._look, self._looked_for)
+            for waiter, given in look.given:
+                _hand(waiter, given)
+        finally:
+            leaving = [waiter for waiter in self._looked_for if waiter.leaves.is_set()]
+            self._looked_for = []
+            for waiter in leaving:
+                _hand(waiter, _NOTHING)
         if not look.is_open:
             self._answer_all(m.Claims(claims=[], run_is_open=False))
         elif look.is_empty:
@@ -102,7 +122,7 @@ class ClaimQueue:
         """Claim for one waiter after the other until there is nothing left (in a thread)."""
         given: list[tuple[_Waiter, m.Claims | Exception]] = []
         for waiter in waiters:
-            if waiter.given.done():
+            if waiter.given.done() or waiter.leaves.is_set():
                 continue
             ask = waiter.ask
             try:

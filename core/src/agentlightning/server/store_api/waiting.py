@@ -73,8 +73,19 @@ class WaitingCalls:
         queue = await self._queue(ask.run_id)
         if self._has_stopped(ask):
             return m.Claims(claims=[])
-        given = await self._held.until(queue.join(ask), wait_s, receive)
-        return m.Claims(claims=[]) if given is None else given
+        return await self._queued(queue, ask, wait_s, receive)
+
+    async def _queued(
+        self, queue: ClaimQueue, ask: m.ClaimWork, wait_s: float, receive: Receive
+    ) -> m.Claims:
+        """What the queue gives; at the end of the time, also what it is just about to give."""
+        given = queue.join(ask)
+        try:
+            if await self._held.until(asyncio.shield(given), wait_s, receive) is None:
+                queue.leave(given)
+            return await given
+        finally:
+            given.cancel()
 
     async def _queue(self, run_id: str | None) -> ClaimQueue:
         bell = await self._bell((run_id, "queued"))
