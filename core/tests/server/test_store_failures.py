@@ -6,8 +6,9 @@ import json
 import logging
 
 import pytest
-from agentlightning.errors import DamagedRecord, StoreUnavailable
+from agentlightning.errors import DamagedRecord, SchemaMismatch, StoreUnavailable
 from agentlightning.store.http import operations as ops
+from agentlightning.store.http.client import HttpStore
 from agentlightning.store.memory import MemoryStore
 
 
@@ -28,9 +29,7 @@ def failing(serve):
         yield serve(store)
 
 
-@pytest.mark.parametrize(
-    "error", [RuntimeError("the detail"), DamagedRecord("the detail"), KeyError("the detail")]
-)
+@pytest.mark.parametrize("error", [RuntimeError("the detail"), KeyError("the detail")])
 def test_a_fault_of_the_server_is_logged_and_not_told(failing, caplog, error):
     failing.store.error = error
     client = failing.client()
@@ -43,6 +42,20 @@ def test_a_fault_of_the_server_is_logged_and_not_told(failing, caplog, error):
     assert "the detail" in caplog.text
     failing.store.error = None
     assert client.ok(ops.RUNS) == {"runs": []}
+
+
+@pytest.mark.parametrize("kind", [DamagedRecord, SchemaMismatch])
+def test_a_store_that_cannot_be_read_is_told_and_logged_and_not_asked_again(failing, caplog, kind):
+    failing.store.error = kind("span 7 does not fit; upgrade")
+    with (
+        HttpStore(failing.url, token=failing.owner, retry_s=60) as client,
+        caplog.at_level(logging.ERROR, "agentlightning.server"),
+        pytest.raises(kind, match="span 7"),
+    ):
+        client.runs()
+    assert caplog.text.count("span 7") == 1  # asked once
+    status, _, _ = failing.client().send(ops.RUNS.path)
+    assert status == 500
 
 
 def test_a_store_that_cannot_be_reached_is_to_be_asked_again(failing):

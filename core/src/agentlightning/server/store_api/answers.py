@@ -66,6 +66,8 @@ def refusal(error: Exception) -> Answer:
     for kind in type(error).__mro__:
         status = STATUS.get(kind)
         if status is not None:
+            if status == _FAILED:  # whoever runs the server has to see to it
+                logger.error("what is stored cannot be read", exc_info=error)
             return _refusal(status, kind.__name__, str(error), _HEADERS.get(status, ()))
     logger.error("a request to the store failed", exc_info=error)
     message = (

@@ -118,6 +118,8 @@ STATUS: Final[dict[type[errors.AgentLightningError], int]] = {
     errors.InvalidTransition: 409,
     errors.KeyReused: 409,
     errors.LimitExceeded: 413,
+    errors.SchemaMismatch: 500,
+    errors.DamagedRecord: 500,
     errors.StoreUnavailable: 503,
 }
 """The HTTP status of each error; the body is a :class:`~agentlightning.store.http.messages.Refusal`."""

@@ -28,8 +28,12 @@ _BY_STATUS: Final[dict[int, type[errors.StoreError]]] = {
 }
 """What a proxy in front of the server may mean, which knows nothing of our errors."""
 
+_STAYS: Final = frozenset({errors.SchemaMismatch.__name__, errors.DamagedRecord.__name__})
+"""What is wrong with the store itself: its server failed, and will again."""
+
 _COME_AGAIN: Final = frozenset({408, 429})
 _OK: Final = 200
+_SERVER_ERROR: Final = 500
 _SHOWN: Final = 120
 
 
@@ -51,6 +55,11 @@ def answer(status: int, body: bytes, kind: type[T], url: str) -> T:
         ) from error
 
 
+def is_final(status: int, body: bytes) -> bool:
+    """Whether the same request will not be answered otherwise in a moment."""
+    return status < _SERVER_ERROR or _named(body) in _STAYS
+
+
 def gist(body: bytes) -> str:
     """What a server said when it did not carry out a request."""
     try:
@@ -58,6 +67,13 @@ def gist(body: bytes) -> str:
     except (msgspec.DecodeError, ValueError, RecursionError):
         text = " ".join(body.decode(errors="replace").split())
         return repr(text[:_SHOWN] + ("…" if len(text) > _SHOWN else "")) if text else "nothing"
+
+
+def _named(body: bytes) -> str | None:
+    try:
+        return from_json(body, Refusal).error
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
 
 
 def _refusal(status: int, body: bytes, url: str) -> errors.AgentLightningError:

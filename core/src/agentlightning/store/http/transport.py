@@ -21,10 +21,10 @@ from urllib3.exceptions import (
     SSLError,
 )
 
-from agentlightning.errors import StoreClosed, StoreUnavailable
+from agentlightning.errors import StoreAway, StoreClosed
 from agentlightning.store.http.address import Address
 from agentlightning.store.http.line import Line, Reply
-from agentlightning.store.http.refusals import gist
+from agentlightning.store.http.refusals import gist, is_final
 
 RETRY_S: Final = 5.0
 """How long a request that gets no answer is sent again; who has more patience calls again."""
@@ -34,7 +34,6 @@ _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
 _AT_ONCE: Final = 32
 _KEPT_FOR_WAITING: Final = 8
-_SERVER_ERROR: Final = 500
 
 
 class Transport:
@@ -47,14 +46,11 @@ class Transport:
         address: of the server.
         token: shown with every request.
         retry_s: how long a request that gets no answer is sent again.
-
-    Attributes:
-        retry_s: the same; may be changed at any time.
     """
 
     def __init__(self, address: Address, token: str, *, retry_s: float = RETRY_S) -> None:
         self.address = address
-        self.retry_s = retry_s
+        self._retry_s = retry_s
         self._headers = {
             "authorization": f"Bearer {token}",
             "content-type": "application/json",
@@ -75,7 +71,7 @@ class Transport:
         line: Line | None = None,
         once: bool = False,
     ) -> Reply:
-        """The server's answer: any whose status is under 500.
+        """The server's answer: any but one of a server that failed, and may not the next time.
 
         Args:
             path: what is asked, under the address.
@@ -86,10 +82,10 @@ class Transport:
             once: do not send it again.
 
         Raises:
-            StoreUnavailable: there was none in time; the message says what was tried.
+            StoreAway: there was none in time; the message says what was tried.
         """
         line = line or (self._waiting_line if wait_s else self._line)
-        tries = _Tries(self.address.url, 0.0 if once else self.retry_s, again=not (once or wait_s))
+        tries = _Tries(self.address.url, 0.0 if once else self._retry_s, again=not (once or wait_s))
         while True:
             self.check_usable()
             try:
@@ -97,7 +93,7 @@ class Transport:
             except HTTPError as error:
                 failure, retry_after = _explained(error), None
             else:
-                if reply.status < _SERVER_ERROR:
+                if is_final(reply.status, reply.body):
                     return reply
                 failure = f"answered {reply.status}: {gist(reply.body)}"
                 retry_after = _seconds(reply.headers.get("retry-after"))
@@ -143,7 +139,7 @@ class _Tries:
         self._backoff_s = _FIRST_PAUSE_S
 
     def pause_s(self, failure: str, retry_after: float | None) -> float:
-        """How long to wait before the next try; raises ``StoreUnavailable`` if there is to be none."""
+        """How long to wait before the next try; raises ``StoreAway`` if there is to be none."""
         self._count += 1
         spent_s = time.monotonic() - self._began
         pause_s = self._backoff_s * random.uniform(0.5, 1.0)  # noqa: S311 - spreads clients, no secret
@@ -152,7 +148,7 @@ class _Tries:
             pause_s = retry_after
         is_owed_one = self._again and self._count == 1 and pause_s <= _LONGEST_PAUSE_S
         if spent_s + pause_s > self._patience_s and not is_owed_one:
-            raise StoreUnavailable(self._told(failure, spent_s, retry_after))
+            raise StoreAway(self._told(failure, spent_s, retry_after))
         return pause_s
 
     def _told(self, failure: str, spent_s: float, retry_after: float | None) -> str:
