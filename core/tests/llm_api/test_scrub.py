@@ -92,6 +92,30 @@ def test_secrets_are_removed_by_name_wherever_they_stand():
     assert json.dumps(body) == before
 
 
+def test_a_secret_is_removed_in_whatever_type_it_comes():
+    body = {
+        "api_key": SECRET.encode(),
+        "Set-Cookie": [SECRET],
+        "X-Goog-Api-Key": SECRET,
+        "default_headers": [("X-Token", SECRET)],
+        "extra_headers": None,
+    }
+    cleaned = scrub(body)
+    assert set(cleaned.values()) == {"[removed: secret]"}
+    assert scrub({"api_key": None, "cookie": {"type": "string"}}) == {
+        "api_key": None,
+        "cookie": {"type": "string"},
+    }
+
+
+def test_what_is_nested_too_deeply_is_cut_off_there_and_still_written():
+    deep = innermost = []
+    for _ in range(5000):
+        innermost.append([])
+        (innermost,) = innermost
+    assert "nested too deeply" in to_json(scrub({"deep": deep})).decode()
+
+
 def test_secrets_are_removed_from_text():
     assert SECRET not in scrub_text(f"Incorrect API key {SECRET} (Bearer abcdefgh)")
     assert "abcdefgh" not in scrub_text("Authorization: Bearer abcdefgh")

@@ -25,16 +25,20 @@ REMOVED: Final = "[removed: secret]"
 _SECRET_NAMES: Final = frozenset(
     {
         "api_key", "api-key", "apikey", "x-api-key", "openai_api_key", "anthropic_api_key",
-        "authorization", "proxy-authorization", "access_token", "client_secret", "cookie",
+        "x-goog-api-key", "azure_ad_token", "authorization", "proxy-authorization", "access_token",
+        "client_secret", "cookie", "set-cookie",
     }
 )  # fmt: skip
 _HEADER_NAMES: Final = frozenset({"extra_headers", "default_headers"})
+_WATCHED_NAMES: Final = _SECRET_NAMES | _HEADER_NAMES | {"headers"}
 _PAYLOAD_NAMES: Final = frozenset({"data", "file_data", "b64_json", "result", "partial_image_b64"})
 _DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*?;base64,([A-Za-z0-9+/_=-]+)")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _SECRET_TEXT: Final = re.compile(r"(?i)\b(bearer\s+|sk-|key=)[A-Za-z0-9_.\-*]{6,}")
 _LARGEST_INT: Final = 2**63
 _LONGEST_REPR: Final = 1000
+_DEEPEST: Final = 200
+"""Levels that are kept; JSON writers and readers give up somewhat further down."""
 
 
 def scrub(value: object, *, media_limit: int = MEDIA_LIMIT) -> JSON:
@@ -78,53 +82,72 @@ def error_line(error: BaseException, *, secrets: Iterable[str | None] = ()) -> s
 
 
 class _Scrubber:
+    # Every call's request and reply pass here: what is plain JSON already takes the short ways.
+
     def __init__(self, media_limit: int) -> None:
         self._limit = media_limit
         self._within: set[int] = set()
 
     def clean(self, value: object, name: str) -> JSON:
-        if isinstance(value, str):
-            return self._string(str(value), name)
-        if value is None or isinstance(value, bool):
+        kind = type(value)
+        if kind is str:
+            return self._string(value, name)  # type: ignore[arg-type]  # just checked
+        if kind is dict or kind is list:
+            return self._container(value, name)
+        if value is None or kind is bool:
             return value
+        return self._number_or_other(value, name)
+
+    def _number_or_other(self, value: object, name: str) -> JSON:
         if isinstance(value, enum.Enum):
             return self.clean(value.value, name)
         if isinstance(value, int | float):
             return _number(value)
-        if isinstance(value, bytes | bytearray):
+        if isinstance(value, str):
+            return self._string(str(value), name)
+        if isinstance(value, bytes | bytearray | memoryview):
             return _described("bytes", bytes(value))
         return self._container(value, name)
 
     def _container(self, value: object, name: str) -> JSON:
-        if id(value) in self._within:
+        within, mark = self._within, id(value)
+        if mark in within:
             return "<itself>"
-        self._within.add(id(value))
+        if len(within) >= _DEEPEST:
+            return "<nested too deeply>"
+        within.add(mark)
         try:
-            if isinstance(value, Mapping):
+            if isinstance(value, dict):
                 return self.mapping(value)
             if isinstance(value, list | tuple | AbstractSet):
                 return [self.clean(item, name) for item in value]
-            return self._object(value, name)
+            return self.mapping(value) if isinstance(value, Mapping) else self._object(value, name)
         finally:
-            self._within.discard(id(value))
+            within.discard(mark)
 
     def mapping(self, value: Mapping[Any, Any]) -> dict[str, JSON]:
-        # An MCP tool of the Responses API carries the headers its server is called with.
-        mcp = value.get("type") == "mcp"
         cleaned: dict[str, JSON] = {}
         for key, item in value.items():
-            name = _well_formed(key) if isinstance(key, str) else _text(key)
-            lower = name.lower()
-            if lower in _HEADER_NAMES or (mcp and lower == "headers"):
-                cleaned[name] = _without_values(item)
-            elif lower in _SECRET_NAMES and isinstance(item, str):
-                cleaned[name] = REMOVED
+            name = key if type(key) is str and key.isascii() else _name(key)
+            if name.lower() in _WATCHED_NAMES:
+                cleaned[name] = self._watched(name, item, value)
             else:
                 cleaned[name] = self.clean(item, name)
         return cleaned
 
+    def _watched(self, name: str, item: object, within: Mapping[Any, Any]) -> JSON:
+        """The value of a name that may hold a secret."""
+        lower = name.lower()
+        # An MCP tool of the Responses API carries the headers its server is called with.
+        if lower in _HEADER_NAMES or (lower == "headers" and within.get("type") == "mcp"):
+            return _without_values(item)
+        if lower in _SECRET_NAMES and isinstance(item, str | bytes | bytearray | list | tuple):
+            return REMOVED
+        return self.clean(item, name)  # the schema of a tool may well have such a field
+
     def _string(self, value: str, name: str) -> str:
-        value = _well_formed(value)
+        if not value.isascii():
+            value = _well_formed(value)
         if len(value) <= self._limit:
             return value
         if name in _PAYLOAD_NAMES and _BASE64.fullmatch(value):
@@ -150,6 +173,11 @@ class _Scrubber:
             except Exception:  # noqa: BLE001 - a user's model may raise anything; its text is kept then
                 return _text(value)
         return _text(value)
+
+
+def _name(key: object) -> str:
+    """A key as JSON has it."""
+    return _well_formed(str(key)) if isinstance(key, str) else _text(key)
 
 
 def _number(value: float) -> int | float | str:
