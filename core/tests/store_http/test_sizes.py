@@ -57,6 +57,15 @@ def test_a_server_that_takes_less_is_sent_less(narrow):
     assert [found.start_ns for found in store.spans([key.rollout_id])] == list(range(40))
 
 
+def test_a_server_that_takes_less_is_sent_a_result_after_its_spans(narrow):
+    store = narrow.client()
+    run_id = store.create_run("narrow", {}).run_id
+    claim = claimed(store, run_id)
+    done = store.finish([result(claim, spans=[large(claim.key, n, 30_000) for n in range(5)])])
+    assert [rollout.status for rollout in done] == ["succeeded"]
+    assert store.statistics(run_id).spans == 5
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -68,7 +68,10 @@ def test_a_secret_in_the_url_is_refused_and_not_repeated(url):
     assert "s3cret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["http://", "http://:80", "http://h:port", "http://[::1", "ftp://h"])
+@pytest.mark.parametrize(
+    "url",
+    ["http://", "http://:80", "http://h:port", "http://[::1", "ftp://h", "http://my host:80"],
+)
 def test_what_is_no_servers_url_is_refused(url):
     with pytest.raises(ConfigError, match=r"http://127.0.0.1:8000"):
         HttpStore(url, token="t")

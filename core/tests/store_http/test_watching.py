@@ -176,6 +176,18 @@ def test_a_claim_whose_reply_is_lost_comes_with_the_next_one(store, proxied, pro
     assert store.statistics(run_id).rollouts["running"] == 1
 
 
+def test_a_claim_whose_reply_is_lost_comes_with_the_next_one_to_a_coroutine_too(
+    store, serving, proxy, run_id
+):
+    (queued,) = store.enqueue(run_id, [request()])
+    impatient = serving.client(url=proxy.url, retry_s=0.0)
+    proxy.do("claim", "lose", "lose")  # the try and the one more that it is owed
+    claims = asyncio.run(waiting.claim_when_ready_async(impatient, run_id, "worker", timeout_s=10))
+    assert [claim.key for claim in claims] == [(queued.rollout_id, 1)]
+    assert len({sent.key for sent in proxy.sent("claim")}) == 1
+    assert store.statistics(run_id).attempts["running"] == 1
+
+
 def test_stop_waiting_ends_a_held_claim_and_no_other(store, run_id):
     found = {}
 

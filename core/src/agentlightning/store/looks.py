@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from agentlightning.errors import BadValue, Deadline, StoreUnavailable
 from agentlightning.records import ROLLOUT_OVER, Rollout
 from agentlightning.store.contract import Store
+from agentlightning.store.patient import PatientStore
 from agentlightning.store.types import Claim, RolloutQuery
 
 _PAGE: Final = 1000
 
 
 class ClaimLook:
-    """One look for something to claim; None means: go on waiting."""
+    """One look for something to claim; None means: go on waiting.
+
+    A store behind a server is asked under one key: claims whose reply was lost come with the next look.
+    """
 
     def __init__(self, store: Store, run_id: str | None, worker_id: str, limit: int) -> None:
         self._store = store
         self._run_id = run_id
         self._worker_id = worker_id
         self._limit = limit
+        self._key = secrets.token_hex(16) if isinstance(store, PatientStore) else None
 
     def __call__(self) -> list[Claim] | None:
         """Claims; none of them if the run is closed."""
-        claims = self._store.claim(self._run_id, self._worker_id, limit=self._limit)
+        claims = self._store.claim(self._run_id, self._worker_id, limit=self._limit, key=self._key)
         if claims:
             return claims
         is_closed = self._run_id is not None and self._store.run(self._run_id).status != "open"

@@ -48,12 +48,14 @@ def address_of(url: str) -> Address:
     if parts.scheme not in _PORTS or not parts.hostname:
         raise ConfigError(f"the URL of the store names no http or https server; {expected}")
     _refuse_secrets(parts)
-    return Address(
+    address = Address(
         scheme=parts.scheme,
         host=parts.hostname,
         port=_PORTS[parts.scheme] if port is None else port,
         path=parts.path.rstrip("/"),
     )
+    _check_host(address, expected)
+    return address
 
 
 def token_for(url: str, given: str | None) -> str:
@@ -74,6 +76,17 @@ def token_for(url: str, given: str | None) -> str:
             "expected the one its server printed when it started, or one by: agl store token"
         )
     return found
+
+
+def _check_host(address: Address, expected: str) -> None:
+    """Read it once as whoever connects does, who is stricter about hosts."""
+    from urllib3.exceptions import LocationParseError  # not for those who need only a constant of this
+    from urllib3.util import parse_url
+
+    try:
+        parse_url(address.url)
+    except LocationParseError as error:
+        raise ConfigError(f"the URL of the store cannot be read ({error}); {expected}") from None
 
 
 def _refuse_secrets(parts: SplitResult) -> None:

@@ -58,11 +58,16 @@ class Asker:
     def with_spans(self, operation: Operation[EndingT, ReplyT], request: EndingT) -> ReplyT:
         """Send results with their spans; the spans first if that is too large for one request."""
         body = _encoded(request)
-        if len(body) > _PART_BYTES:
-            self.add_spans([span for result in request.results for span in result.spans])
-            bare = [replace(result, spans=()) for result in request.results]
-            body = _encoded(replace(request, results=bare))
-        return self._exchange(operation, body)
+        spans = [span for result in request.results for span in result.spans]
+        if not spans or len(body) <= _PART_BYTES:
+            try:
+                return self._exchange(operation, body)
+            except LimitExceeded:  # a server may take less than we think
+                if not spans:
+                    raise
+        self.add_spans(spans)
+        bare = [replace(result, spans=()) for result in request.results]
+        return self._exchange(operation, _encoded(replace(request, results=bare)))
 
     def _exchange(
         self, operation: Operation[RequestT, ReplyT], body: bytes, wait_s: float = 0.0
