@@ -77,6 +77,13 @@ class StoreUnavailable(StoreError):
     """The store could not be reached or opened."""
 
 
+class StoreAway(StoreUnavailable):
+    """The store is away for now, being restarted perhaps: the same call may do later what it did not.
+
+    Raised where waiting can help by itself. Every write may be made again, under its key if it has one.
+    """
+
+
 class StoreClosed(StoreUnavailable):
     """The store was closed, or opened before a fork: trying again with this object cannot help."""
 
