@@ -3,10 +3,10 @@ import sys
 import pytest
 from agentlightning.cli import main
 from agentlightning.config import Config
-from agentlightning.errors import UnknownName
+from agentlightning.errors import StoreUnavailable, UnknownName
 from agentlightning.recording.tracer import Tracer
 from agentlightning.store.memory import MemoryStore
-from agentlightning.store.opening import DEFAULT_URL, open_store, without_password
+from agentlightning.store.opening import DEFAULT_URL, open_existing_store, open_store, without_password
 
 
 def test_memory_is_built_in():
@@ -39,6 +39,13 @@ def test_whoever_names_no_store_uses_the_one_of_the_environment(tmp_path, monkey
         main()
     assert trace.rollout_id in capsys.readouterr().out
     assert not (tmp_path / "agentlightning.db").exists()
+
+
+def test_who_only_reads_makes_no_file(tmp_path):
+    with pytest.raises(StoreUnavailable, match="there is no store at"):
+        open_existing_store(f"sqlite:///{tmp_path}/none.db")
+    assert list(tmp_path.iterdir()) == []
+    open_existing_store("memory://").close()
 
 
 def test_an_unknown_scheme_is_refused_with_those_there_are():

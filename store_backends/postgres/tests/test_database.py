@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 from agentlightning.errors import BadValue, ConfigError, SchemaMismatch, StoreUnavailable, UnknownRun
-from agentlightning.store.opening import open_store
+from agentlightning.store.opening import open_existing_store, open_store
 from agentlightning.testing.store import request, span
 from agentlightning_postgres import migrations
 from agentlightning_postgres.store import PostgresStore
@@ -36,6 +36,15 @@ def test_every_step_is_taken_once(url, database):
     for _ in range(2):
         PostgresStore(url).close()
     assert steps_of(database) == list(migrations.steps)
+
+
+def test_who_only_reads_makes_no_tables_and_is_told_that_there_is_no_store(url, database):
+    with pytest.raises(StoreUnavailable, match=r"there is no store at postgresql://.*database") as told:
+        open_existing_store(url)
+    assert "***" in str(told.value)
+    assert tables_of(database) == set()
+    PostgresStore(url).close()
+    open_existing_store(url).close()
 
 
 def test_an_older_schema_is_brought_up_to_date(url, database):

@@ -120,8 +120,10 @@ def rollout_limits(config: RolloutConfig, what: str) -> None:
 
 def limit(given: int) -> None:
     """Refuse to ask for nothing, or for more than there can be."""
-    if not 1 <= given <= _MOST:
-        raise BadValue(f"limit is {given}; expected 1 to {_MOST}")
+    if given < 1:
+        raise BadValue(f"limit is {given}; expected at least 1")
+    if given > _MOST:
+        raise BadValue(f"limit is {given}; expected at most {_MOST}")
 
 
 def outcome(given: Outcome, what: str) -> Outcome:

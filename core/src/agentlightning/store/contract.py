@@ -47,6 +47,11 @@ class Store(ABC):
     :mod:`agentlightning.errors`, and nothing is half written.
     """
 
+    @classmethod
+    def is_there(cls, url: str) -> bool:  # noqa: ARG003 - for those who override it
+        """Whether a store was ever opened at ``url``; for a backend whose opening makes a new one."""
+        return True
+
     # --- runs -----------------------------------------------------------------------------
 
     @abstractmethod

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 from typing import Final
 
 from agentlightning.errors import StoreUnavailable
@@ -51,13 +50,16 @@ def open_store(url: str | None = None) -> Store:
 
 
 def open_existing_store(url: str) -> Store:
-    """Open a store that something was recorded in; a file that is not there is not made.
+    """Open a store that something was recorded in; one that is not there is not made.
 
     Raises:
         UnknownName: no plug-in offers the scheme; the message lists those there are.
-        StoreUnavailable: there is no such file, or it cannot be opened.
+        StoreUnavailable: there is no such file or no store in the database, or it cannot be opened.
     """
-    scheme, _, path = url.partition(":///")
-    if scheme == "sqlite" and path and not Path(path).is_file():
-        raise StoreUnavailable(f"there is no store at {url}; expected the file that a run was kept in")
-    return open_store(url)
+    backend = plugins().store_backend_for(url)
+    if isinstance(backend, type) and issubclass(backend, Store) and not backend.is_there(url):
+        raise StoreUnavailable(
+            f"there is no store at {without_password(url)}; expected the file or the database that a "
+            "run was kept in"
+        )
+    return backend(url)

@@ -150,6 +150,11 @@ def bring_up_to_date(connection: psycopg.Connection, shown: str) -> None:
             _take_steps(connection)
 
 
+def has_steps(connection: psycopg.Connection) -> bool:
+    """Whether a store was ever opened here."""
+    return _TAKEN in _tables(connection)
+
+
 def secret_of(connection: psycopg.Connection) -> bytes:
     """What this database's tokens are signed with."""
     row = connection.execute("select value from settings where name = 'secret'").fetchone()
@@ -191,7 +196,7 @@ def _lacks_nothing(connection: psycopg.Connection, shown: str) -> bool:
 
 
 def _taken(connection: psycopg.Connection) -> set[str]:
-    if _TAKEN not in _tables(connection):
+    if not has_steps(connection):
         return set()
     return {name for (name,) in connection.execute(f"select step from {_TAKEN}")}  # noqa: S608
 

@@ -28,7 +28,7 @@ from agentlightning_postgres.connection import (
 )
 from agentlightning_postgres.explaining import explained
 from agentlightning_postgres.listening import Listener
-from agentlightning_postgres.migrations import bring_up_to_date, secret_of
+from agentlightning_postgres.migrations import bring_up_to_date, has_steps, secret_of
 from agentlightning_postgres.session import Remembered
 from agentlightning_postgres.tables import PostgresTables
 
@@ -84,6 +84,13 @@ class PostgresStore(TableStore):
             name=f"agentlightning-{self._opening}",
             open=True,
         )
+
+    @classmethod
+    def is_there(cls, url: str) -> bool:
+        """See :meth:`Store.is_there`; looks for our tables, and makes none."""
+        arguments = arguments_of(url)
+        with explained(without_password(url)), contextlib.closing(connect(arguments)) as connection:
+            return has_steps(connection)
 
     def close(self) -> None:
         """Close all connections; further calls raise ``StoreClosed``."""

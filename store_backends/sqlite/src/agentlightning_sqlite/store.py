@@ -50,6 +50,11 @@ class SqliteStore(TableStore):
         self._connection.execute("pragma busy_timeout = 0")  # from here on ``begin`` waits its turn
         self._foreign = ForeignChanges(self.watchers, self._foreign_look)
 
+    @classmethod
+    def is_there(cls, url: str) -> bool:
+        """See :meth:`Store.is_there`; looks for the file."""
+        return path_of(url).is_file()
+
     def close(self) -> None:
         """Close the file; further calls raise ``StoreUnavailable``."""
         self._foreign.stop()
