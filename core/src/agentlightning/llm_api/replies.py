@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
+import msgspec
+
 from agentlightning.records import JSON, Api, Choice, Floats, Tokens
 
 Body: TypeAlias = Mapping[str, Any]
@@ -42,10 +44,26 @@ def read_reply(api: Api, body: Body) -> Reply:
     return reply
 
 
+def read_json(text: str | bytes) -> Any:
+    """Any JSON value; quick, and as lenient as the standard library where servers are not strict.
+
+    Raises:
+        ValueError: it is not JSON, or nested too deeply to be read.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        pass  # NaN, half a surrogate pair, a number out of range: the standard library reads them
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def read_body(content: bytes) -> tuple[dict[str, Any] | None, str | None]:
     """The JSON object of a reply, or what is wrong with it."""
     try:
-        body = json.loads(content)
+        body = read_json(content)
     except (ValueError, RecursionError) as error:
         return None, f"the reply is not JSON ({error})"
     if not isinstance(body, dict):

@@ -32,10 +32,7 @@ class EventReader:
     def feed(self, piece: bytes) -> Iterator[str]:
         """The data of the events that ``piece`` completes."""
         self._rest += piece
-        while (end := _LINE_END.search(self._rest)) is not None:
-            if end.group() == b"\r" and end.end() == len(self._rest):
-                return  # its \n may come with the next piece
-            line, self._rest = self._rest[: end.start()], self._rest[end.end() :]
+        for line in self._whole_lines():
             yield from self._line(line)
 
     def end(self) -> Iterator[str]:
@@ -43,6 +40,19 @@ class EventReader:
         yield from self._line(self._rest.rstrip(b"\r"))
         self._rest = b""
         yield from self._line(b"")
+
+    def _whole_lines(self) -> list[bytes]:
+        if b"\r" not in self._rest:  # what nearly all servers send
+            *lines, self._rest = self._rest.split(b"\n")
+            return lines
+        lines, at = [], 0
+        for end in _LINE_END.finditer(self._rest):
+            if end.group() == b"\r" and end.end() == len(self._rest):
+                break  # its \n may come with the next piece
+            lines.append(self._rest[at : end.start()])
+            at = end.end()
+        self._rest = self._rest[at:]
+        return lines
 
     def _line(self, line: bytes) -> Iterator[str]:
         if not line:

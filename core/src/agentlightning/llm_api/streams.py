@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from agentlightning.llm_api.event_streams import MessageEvents, ResponseEvents
+from agentlightning.llm_api.event_streams import LAST_RESPONSES, MessageEvents, ResponseEvents
+from agentlightning.llm_api.replies import read_json
 from agentlightning.llm_api.sse import DONE, EventReader
 from agentlightning.records import Api
 
@@ -14,6 +14,17 @@ _NAMED_EVENTS: Final[dict[str, type[ResponseEvents | MessageEvents]]] = {
     "responses": ResponseEvents,
     "messages": MessageEvents,
 }
+LAST_WORDS: Final[Mapping[Api, tuple[bytes, ...]]] = {
+    "chat": (b"data: [DONE]", b"data:[DONE]"),
+    "completions": (b"data: [DONE]", b"data:[DONE]"),
+    "responses": tuple(f"event: {kind}".encode() for kind in LAST_RESPONSES),
+    "messages": (b"event: message_stop",),
+}
+"""How the lines begin that say that nothing more will come.
+
+For whoever lets bytes pass and reads them later. No event holds such a line: its JSON has no line ends.
+"""
+
 _ONCE: Final = frozenset({"role", "id", "type", "name", "finish_reason", "stop_reason"})
 
 
@@ -61,8 +72,8 @@ class StreamedReply:
             self.finished = True
             return None
         try:
-            event = json.loads(data)
-        except (ValueError, RecursionError):
+            event = read_json(data)
+        except ValueError:
             self.problem = f"an event of the stream is not JSON: {data[:80]!r}"
             return None
         if not isinstance(event, dict):

@@ -19,7 +19,7 @@ from agentlightning.recording.defaults import (
     default_store,
     no_model,
 )
-from agentlightning.recording.open_call import OpenCall, open_call
+from agentlightning.recording.open_call import Heard, OpenCall, open_call
 from agentlightning.recording.own_clients import own_client
 from agentlightning.recording.own_rollout import own_rollout
 from agentlightning.recording.stand_in import real_key
@@ -113,7 +113,7 @@ def _ask(rollout: RolloutContext, body: dict[str, Any]) -> Reply:
     except BaseException as error:
         call.failed(error)
         raise
-    call.replied(reply)
+    call.replied(lambda: Heard(reply))
     return _read(reply)
 
 
@@ -158,7 +158,7 @@ def _read(body: Mapping[str, Any]) -> Reply:
     return Reply(
         text=message.get("content") or "",
         tool_calls=tuple(_tool_call(call) for call in message.get("tool_calls") or ()),
-        usage=usage if isinstance(usage, Mapping) else None,
+        usage=dict(usage) if isinstance(usage, Mapping) else None,
     )
 
 

@@ -22,13 +22,28 @@ from agentlightning.recording.context import RolloutContext, current_span
 from agentlightning.recording.guard import never_raises
 from agentlightning.recording.ids import new_span_id, span_id_of_try
 from agentlightning.recording.routing import Outgoing, decide
-from agentlightning.records import Api, CallInfo, LLMCall
+from agentlightning.records import Api, CallInfo, Span
 
 
 class _FailedTry(NamedTuple):
     start_ns: int
     end_ns: int
     error: str
+
+
+class _Place(NamedTuple):
+    span_id: str
+    parent_id: str | None
+    start_ns: int
+    end_ns: int
+
+
+class Heard(NamedTuple):
+    """What came back of a call; ``complete`` is false if it was not read to its end."""
+
+    body: Mapping[str, Any] | None
+    complete: bool = True
+    error: str | None = None
 
 
 class OpenCall:
@@ -105,31 +120,30 @@ class OpenCall:
             self._request = scrub_body(self._request)
 
     @never_raises(lambda: None)
-    def replied(
-        self,
-        response: Mapping[str, Any] | None,
-        *,
-        retries: int = 0,
-        complete: bool = True,
-        error: str | None = None,
-    ) -> None:
-        """Record the reply; ``complete`` false or an ``error`` for one that was not read to its end."""
+    def replied(self, read: Callable[[], Heard], *, retries: int = 0) -> None:
+        """Record the reply.
+
+        Args:
+            read: gives the reply when the record is made, in another thread, from bytes that nobody
+                changes: so the agent waits for none of it.
+            retries: how often the call had been tried before, as far as the caller knows.
+        """
         self._retries = max(self._retries, retries)
         if self._ends() and not self.outgoing.by_endpoint:
-            self._record(response, complete=complete, error=error)
+            self._record(read)
 
     @never_raises(lambda: None)
     def failed(self, error: BaseException | str) -> None:
         """Record that the call failed for good."""
         if self._ends():
-            self._record(None, complete=False, error=self._told(error))
+            self._record(_nothing(self._told(error)))
 
     def abandon(self) -> None:
         """Record a call that was still under way when its attempt ended."""
         told = "the attempt was over before the call had ended"
         if self.settle is not None:
             self.settle(told)
-        self.replied(None, complete=False, error=told)
+        self.replied(_nothing(told))
 
     def forget(self) -> None:
         """Make no record: the call was never sent as it was decided on."""
@@ -148,48 +162,46 @@ class OpenCall:
     def _record_try(self, failed: _FailedTry) -> None:
         if self.outgoing.by_endpoint:
             return  # recorded there, where it failed
-        call = self._read(None, complete=False, error=failed.error)
         own_id = span_id_of_try(self.span_id, self._retries)
-        self._add(call, own_id, self.span_id, failed.start_ns, failed.end_ns)
+        place = _Place(own_id, self.span_id, failed.start_ns, failed.end_ns)
+        self._add(_nothing(failed.error), place)
 
-    def _record(self, response: Mapping[str, Any] | None, *, complete: bool, error: str | None) -> None:
-        call = self._read(response, complete=complete, error=error)
-        self._add(call, self.span_id, self._parent_id, self._start_ns, time.time_ns())
+    def _record(self, read: Callable[[], Heard]) -> None:
+        self._add(read, _Place(self.span_id, self._parent_id, self._start_ns, time.time_ns()))
 
-    def _read(
-        self, response: Mapping[str, Any] | None, *, complete: bool, error: str | None
-    ) -> LLMCall:
-        return read_call(
-            seq=self._seq,
-            api=self.api,
-            agent=self._agent,
-            base_url=base_of_url(self._url),
-            request=self._request_sent(),
-            response=response,
-            streamed=self.streamed,
-            complete=complete,
-            retries=self._retries,
-            error=error,
-        )
+    def _add(self, read: Callable[[], Heard], place: _Place) -> None:
+        """Hand in what the span is made of later: nothing of it changes any more."""
+        sent = scrub_body(self._request) if self._sent is None else self._sent
+        url, retries = self._url, self._retries
 
-    def _request_sent(self) -> Mapping[str, Any]:
-        body = read_body(self._sent)[0] if self._sent is not None else None
-        return self._request if body is None else body
+        def make() -> Span:
+            body = read_body(sent)[0] if isinstance(sent, bytes) else sent
+            heard = read()
+            call = read_call(
+                seq=self._seq,
+                api=self.api,
+                agent=self._agent,
+                base_url=base_of_url(url),
+                request=body or {},
+                response=heard.body,
+                streamed=self.streamed,
+                complete=heard.complete,
+                retries=retries,
+                error=heard.error,
+            )
+            return llm_span(
+                call,
+                key=self._context.key,
+                trace_id=self._context.trace_id,
+                **place._asdict(),
+                attributes={semconv.ROUTE: self.outgoing.how},
+            )
 
-    def _add(
-        self, call: LLMCall, span_id: str, parent_id: str | None, start_ns: int, end_ns: int
-    ) -> None:
-        span = llm_span(
-            call,
-            key=self._context.key,
-            trace_id=self._context.trace_id,
-            span_id=span_id,
-            parent_id=parent_id,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            attributes={semconv.ROUTE: self.outgoing.how},
-        )
-        self._context.sink.add(span)
+        self._context.sink.add_later(self._context.key, make)
+
+
+def _nothing(error: str) -> Callable[[], Heard]:
+    return lambda: Heard(None, complete=False, error=error)
 
 
 def open_call(context: RolloutContext, info: CallInfo, body: Mapping[str, Any]) -> OpenCall:

@@ -5,24 +5,27 @@ from __future__ import annotations
 import weakref
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from agentlightning.llm_api import error_line
 from agentlightning.llm_api.replies import read_body
-from agentlightning.llm_api.streams import StreamedReply
+from agentlightning.llm_api.streams import LAST_WORDS, StreamedReply
 from agentlightning.recording.guard import never_raises
-from agentlightning.recording.open_call import OpenCall
+from agentlightning.recording.open_call import Heard, OpenCall
+from agentlightning.records import Api
 
 Decode: TypeAlias = Callable[[bytes], bytes]
 
 _LEFT: Final = "the reply was not read to its end"
+_EVENT_ENDS: Final = (b"\n\n", b"\r\n\r\n")
 
 
 def received(call: OpenCall, response: Any, *, retries: int = 0) -> None:
     """Take a good ``response`` (of httpx or httpx2) to ``call``: record it, or listen to it."""
     call.answers()
     if call.outgoing.by_endpoint:
-        call.replied(None)
+        call.replied(lambda: Heard(None))
         return
     content_type = response.headers.get("content-type", "")
     events = "event-stream" in content_type or (call.streamed and "json" not in content_type)
@@ -37,6 +40,8 @@ def received(call: OpenCall, response: Any, *, retries: int = 0) -> None:
 class _Tap:
     """What has passed of one reply; records the call once, as soon as it is known how it ended.
 
+    The bytes are only kept here. What they say is read when the record is made, in another thread.
+
     Attributes:
         pulling: bytes are being fetched this moment, so a ``close`` is the library's own, at the end.
     """
@@ -45,45 +50,55 @@ class _Tap:
         self.pulling = False
         self._call = call
         self._retries = retries
-        self._reply = StreamedReply(call.api, choices=call.choices) if events else None
-        self._bytes = bytearray()
+        self._events = events
+        self._last_words = LAST_WORDS[call.api] if events else ()
+        self._pieces: list[bytes] = []
         call.settle = self.stop
 
-    @never_raises(lambda: None)
     def feed(self, piece: bytes) -> None:
-        if self._reply is None:
-            self._bytes += piece
-            return
-        self._reply.feed(piece)
-        if self._reply.finished:  # before the agent has its last event, and may leave
-            self._record(None)
+        self._pieces.append(piece)
+        if self._last_words and piece.endswith(_EVENT_ENDS) and self._is_last(piece):
+            self._record(None)  # before the agent has its last event, and may leave
 
     @never_raises(lambda: None)
     def end(self) -> None:
         """All bytes have passed."""
-        if self._reply is not None:
-            self._reply.end()
-            self._record("the stream ended before the reply was complete")
-        else:
-            body, error = read_body(bytes(self._bytes))
-            self._call.replied(body, retries=self._retries, error=error)
+        self._record("the stream ended before the reply was complete", ended=True)
 
     @never_raises(lambda: None)
     def stop(self, why: BaseException | str = _LEFT) -> None:
         """No more bytes will be read, for a fault or because the agent leaves early."""
-        told = why if isinstance(why, str) else error_line(why)
-        if self._reply is not None:
-            self._record(told)
-        else:
-            self._call.replied(None, retries=self._retries, complete=False, error=told)
+        self._record(why if isinstance(why, str) else error_line(why))
 
-    def _record(self, unless_complete: str | None) -> None:
-        reply = self._reply
-        if reply is not None:
-            error = reply.problem or (None if reply.complete else unless_complete)
-            self._call.replied(
-                reply.body(), retries=self._retries, complete=reply.complete, error=error
-            )
+    def _is_last(self, piece: bytes) -> bool:
+        return any(piece.startswith(word) or b"\n" + word in piece for word in self._last_words)
+
+    def _record(self, unless_complete: str | None, *, ended: bool = False) -> None:
+        content = b"".join(self._pieces)
+        api, choices = self._call.api, self._call.choices
+        if self._events:
+            read = partial(_heard_of_events, api, choices, content, unless_complete, ended=ended)
+        else:
+            read = partial(_heard_of_whole, content, None if ended else unless_complete)
+        self._call.replied(read, retries=self._retries)
+
+
+def _heard_of_whole(content: bytes, cut_short: str | None) -> Heard:
+    if cut_short is not None:
+        return Heard(None, complete=False, error=cut_short)
+    body, error = read_body(content)
+    return Heard(body, error=error)
+
+
+def _heard_of_events(
+    api: Api, choices: int, content: bytes, unless_complete: str | None, *, ended: bool
+) -> Heard:
+    reply = StreamedReply(api, choices=choices)
+    reply.feed(content)
+    if ended:
+        reply.end()
+    error = reply.problem or (None if reply.complete else unless_complete)
+    return Heard(reply.body(), complete=reply.complete, error=error)
 
 
 def _listen_to(response: Any, tap: _Tap) -> None:

@@ -49,7 +49,7 @@ class UnderWay:
             self._call.failed(error)
         elif not self._call.answered:
             told = "the client returned without a reply of the server"
-            self._call.replied(None, complete=False, error=told)
+            self._call.failed(told)
 
 
 def decided(context: RolloutContext, prepare: Callable[[], T]) -> T | None:
