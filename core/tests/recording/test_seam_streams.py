@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import socket
 import threading
 
@@ -314,6 +315,38 @@ def test_a_stream_that_is_cut_or_malformed_is_one_incomplete_record(recording, s
     assert [call.complete for call in calls] == [False] * 3
     assert [call.choices[0].message["content"] for call in calls] == ["He"] * 3
     assert "not JSON" in calls[1].error
+
+
+IDS = [{"prompt_token_ids": [1, 2], "choices": [{"index": 0, "delta": {"content": "He"}, "token_ids": [3]}]},
+       {"choices": [{"index": 0, "delta": {"content": "llo"}, "token_ids": [4, 5]}]},
+       {"choices": [{"index": 0, "delta": {}, "token_ids": [6], "finish_reason": "stop"}]}]  # fmt: skip
+COUNTS = {"prompt_tokens": 2, "completion_tokens": 4, "total_tokens": 6}
+
+
+@pytest.mark.parametrize(
+    ("last", "usage"),
+    [
+        ({"choices": [], "usage": COUNTS}, COUNTS),
+        ({"choices": None, "usage": None}, None),
+        ({"choices": [], "usage": {**COUNTS, "prompt_tokens_details": None}}, COUNTS),
+    ],
+)
+def test_ids_spread_over_chunks_and_a_last_chunk_with_only_usage(
+    recording, server, client, last, usage
+):
+    sent = [{"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", **chunk}
+            for chunk in (*IDS, last)]  # fmt: skip
+    events = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in sent) + "data: [DONE]\n\n"
+    server.reply = lambda request: RawReply(events.encode(), content_type="text/event-stream")
+    asked = {"model": "m", "messages": HI, "stream": True, "extra_body": {"tools": None}}
+    with recording.rollout() as context:
+        chunks = list(client().chat.completions.create(**asked))
+    assert [chunk.to_dict(exclude_unset=True) for chunk in chunks] == sent
+    (call,) = recording.calls(context)
+    assert call.complete
+    assert (list(call.prompt_ids), list(call.choices[0].response_ids)) == ([1, 2], [3, 4, 5, 6])
+    assert call.choices[0].message["content"] == "Hello"
+    assert (call.usage and {key: call.usage[key] for key in COUNTS}) == usage
 
 
 def test_with_streaming_response_is_recorded(recording, client):

@@ -7,7 +7,9 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from agentlightning.recording import seam
 from agentlightning.recording.seam.selftest import problems_of_http, problems_of_sdk
+from openai import _base_client, _models
 
 
 class Moved:
@@ -46,6 +48,26 @@ def test_what_has_moved_is_named():
         "Client.send takes no auth, request, stream",
         "AsyncClient has no method send",
     ]
+
+
+def test_another_tools_wrapper_beneath_ours_is_no_move(recording, client, monkeypatch):
+    owner, seen = _base_client.SyncAPIClient, []
+    original = owner.request
+
+    def theirs(*args, **kwargs):
+        seen.append(1)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(owner, "request", theirs)
+    assert problems_of_sdk(_base_client, _models) == []
+    seam.install()
+    try:
+        with recording.rollout() as context:
+            client().chat.completions.create(model="m", messages=[{"role": "user", "content": "hi"}])
+    finally:
+        seam.uninstall()
+    assert owner.request is theirs
+    assert len(recording.calls(context)) == len(seen) == 1
 
 
 MOVED = {

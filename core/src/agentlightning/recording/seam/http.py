@@ -71,8 +71,8 @@ class HttpSeam:
 
     def _leaving(self, client: Any, request: Any, options: dict[str, Any]) -> _Leaving | None:
         """What is about to leave; None for what is no LLM call of a rollout, or is told already."""
-        api = api_of_path(request.url.path) if request.method == "POST" else None
-        if api is None or is_own(client):
+        api = _api_asked(client, request)
+        if api is None:
             return None
         call = call_under_way()
         if call is not None and call.api == api:
@@ -168,6 +168,17 @@ class _Leaving:
             received(self.call, response)
         else:
             self.call.failed(told)
+
+
+def _no_api() -> Api | None:
+    return None
+
+
+@never_raises(_no_api)
+def _api_asked(client: Any, request: Any) -> Api | None:
+    """The protocol of a request by its path; None for what asks no model, or is none of an agent's."""
+    api = api_of_path(request.url.path) if request.method == "POST" else None
+    return None if api is None or is_own(client) else api
 
 
 def _no_try() -> _Leaving | None:

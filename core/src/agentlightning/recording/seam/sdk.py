@@ -136,21 +136,21 @@ def _merged(given: Any, ours: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _process_response(original: Any, client: Any, **given: Any) -> Any:
-    _take(given["response"], given.get("retries_taken", 0))
+    _take(**given)
     return original(client, **given)
 
 
 async def _process_response_async(original: Any, client: Any, **given: Any) -> Any:
-    _take(given["response"], given.get("retries_taken", 0))
+    _take(**given)
     return await original(client, **given)
 
 
 @never_raises(lambda: None)
-def _take(response: Any, retries: int) -> None:
+def _take(*, response: Any, retries_taken: int = 0, **_: Any) -> None:
     call = call_under_way()
     # A failed one comes by here too where the client has middleware; the SDK may yet try again.
     if call is not None and not response.is_error:
-        received(call, response, retries=retries)
+        received(call, response, retries=retries_taken)
 
 
 @never_raises(lambda: False)
