@@ -1,8 +1,11 @@
-"""Another tracer's provider, and a store behind a real server that takes what it exports."""
+"""Another tracer's provider, a store behind a real server that takes what it exports, and files."""
 
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from agentlightning.server import Server, build_app
@@ -11,6 +14,8 @@ from agentlightning.testing.model_server import ModelServer
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+AGENTS = Path(__file__).with_name("traced_agents.py")
 
 
 @pytest.fixture
@@ -49,3 +54,22 @@ def exporting(receiver):
 def model_server():
     with ModelServer() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def traced(tmp_path_factory):
+    """The folder of what real instrumentors wrote: each process runs once, when first asked for."""
+    folders = {}
+
+    def folder(instrumentors):
+        if instrumentors not in folders:
+            made = folders[instrumentors] = tmp_path_factory.mktemp("traces")
+            with ModelServer() as server:
+                subprocess.run(
+                    [sys.executable, str(AGENTS), instrumentors, server.url, str(made)],
+                    check=True,
+                    timeout=120,
+                )
+        return folders[instrumentors]
+
+    return folder

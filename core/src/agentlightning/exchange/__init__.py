@@ -14,6 +14,7 @@ from agentlightning.exchange.formats import (
     import_format,
 )
 from agentlightning.exchange.moving import Exported, Imported, Progress
+from agentlightning.exchange.traces import TraceOptions, import_traces
 
 __all__ = [
     "EXPORTS",
@@ -23,6 +24,8 @@ __all__ = [
     "ImportFormat",
     "Imported",
     "Progress",
+    "TraceOptions",
     "export_format",
     "import_format",
+    "import_traces",
 ]

@@ -11,6 +11,7 @@ from agentlightning.errors import ExchangeError
 from agentlightning.exchange import jsonl, parquet
 from agentlightning.exchange.files import STREAM
 from agentlightning.exchange.moving import Exported, Imported, Progress, export_run, import_rows
+from agentlightning.exchange.traces import TraceOptions, export_traces, import_traces
 from agentlightning.store import Store
 
 
@@ -58,9 +59,19 @@ EXPORTS: Final[dict[str, ExportFormat]] = {
             store, run_id, target, parquet.write, told
         ),
     ),
+    "otlp": ExportFormat(
+        summary="its spans as OTLP in JSON, for OpenTelemetry's tools; without token ids",
+        suffix=".otlp",
+        write=export_traces,
+    ),
 }
 
 IMPORTS: Final[dict[str, ImportFormat]] = {
+    "otlp": ImportFormat(
+        summary="files of OTLP, JSON or protobuf, of any tracer: each trace becomes a rollout",
+        is_one=lambda path: path.is_file() and ".otlp" in path.suffixes,
+        read=lambda store, path, told: import_traces(store, [path], TraceOptions(), told),
+    ),
     "parquet": ImportFormat(
         summary="a folder that was exported as parquet",
         is_one=Path.is_dir,

@@ -38,11 +38,15 @@ class Exported:
 
 @dataclass
 class Imported:
-    """What was read: rows by kind, how many of all were new, and the runs they are of."""
+    """What was read: rows by kind, how many of all were new, and the runs they are of.
+
+    ``skipped`` counts, by reason, what could not be read or was not taken as what it was.
+    """
 
     rows: Counter[str] = field(default_factory=Counter)
     new: int = 0
     runs: list[str] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
 
 
 Writer: TypeAlias = Callable[[Path, str, Iterator[StoredRow]], int | None]

@@ -65,6 +65,8 @@ def _call(told: Told, span: Span, seq: int, agent: str | None) -> LLMCall:
         base_url=told.base_url,
         request=told.request(),
         response=response,
+        model_version=_whole(span.attributes.get(semconv.MODEL_VERSION)),
+        retries=_whole(span.attributes.get(semconv.RETRIES)) or 0,
         streamed=any(value is True for value in (*streamed, parameters.get("stream"))),
         error=error,
     )
@@ -75,6 +77,10 @@ def _without_tokens(call: LLMCall) -> LLMCall:
     """Ids that another tracer may have passed on were not checked against anything."""
     choices = tuple(replace(choice, response_ids=None, logprobs=None) for choice in call.choices)
     return replace(call, prompt_ids=None, choices=choices)
+
+
+def _whole(value: JSON) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _error(span: Span) -> str:

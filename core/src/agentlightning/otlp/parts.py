@@ -56,10 +56,16 @@ def from_parts(told: Mapping[str, JSON]) -> list[Message]:
     return [*results, {"role": role, "content": _joined(content), **rest}]
 
 
-def output_message(message: Mapping[str, JSON], finish_reason: str | None) -> dict[str, JSON]:
-    """A reply as ``gen_ai.output.messages`` has them."""
-    told = to_parts({"role": "assistant", **message})
-    return {**told, "finish_reason": "tool_call" if finish_reason == "tool_calls" else finish_reason}
+def output_message(said: Iterable[Message], finish_reason: str | None) -> dict[str, JSON]:
+    """A reply, one message or several, as ``gen_ai.output.messages`` has it."""
+    parts = [
+        part
+        for message in said
+        if message.get("role") == "assistant"
+        for part in to_parts(message)["parts"]
+    ]
+    reason = "tool_call" if finish_reason == "tool_calls" else finish_reason
+    return {"role": "assistant", "parts": parts, "finish_reason": reason}
 
 
 def _to_part(item: JSON) -> JSON:
