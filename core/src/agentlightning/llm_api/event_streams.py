@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 Event: TypeAlias = Mapping[str, Any]
 
-LAST_RESPONSES: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
+_LAST_RESPONSES: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
 class ResponseEvents:
@@ -41,7 +41,7 @@ class ResponseEvents:
         kind = str(event.get("type"))
         if isinstance(event.get("response"), Mapping):
             self._body = dict(event["response"])
-        if kind in LAST_RESPONSES:
+        if kind in _LAST_RESPONSES:
             self.finished = True
         elif kind == "error":
             self.problem = f"the stream ended in an error: {event.get('message')}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from agentlightning.llm_api.event_streams import LAST_RESPONSES, MessageEvents, ResponseEvents
+from agentlightning.llm_api.event_streams import MessageEvents, ResponseEvents
 from agentlightning.llm_api.replies import read_json
 from agentlightning.llm_api.sse import DONE, EventReader
 from agentlightning.records import Api
@@ -14,13 +15,14 @@ _NAMED_EVENTS: Final[dict[str, type[ResponseEvents | MessageEvents]]] = {
     "responses": ResponseEvents,
     "messages": MessageEvents,
 }
-LAST_WORDS: Final[Mapping[Api, tuple[bytes, ...]]] = {
-    "chat": (b"data: [DONE]", b"data:[DONE]"),
-    "completions": (b"data: [DONE]", b"data:[DONE]"),
-    "responses": tuple(f"event: {kind}".encode() for kind in LAST_RESPONSES),
-    "messages": (b"event: message_stop",),
+_DONE_LINE: Final = re.compile(rb"^data: ?\[DONE\]", re.MULTILINE)
+LAST_WORDS: Final[Mapping[Api, re.Pattern[bytes]]] = {
+    "chat": _DONE_LINE,
+    "completions": _DONE_LINE,
+    "responses": re.compile(rb"^event: response\.(?:completed|incomplete|failed)", re.MULTILINE),
+    "messages": re.compile(rb"^event: message_stop", re.MULTILINE),
 }
-"""How the lines begin that say that nothing more will come.
+"""Finds the line that says that nothing more will come.
 
 For whoever lets bytes pass and reads them later. No event holds such a line: its JSON has no line ends.
 """
@@ -122,7 +124,7 @@ class StreamedReply:
             message = error.get("message") if isinstance(error, Mapping) else None
             self.problem = f"the stream carried an error: {message or error}"
         choices = chunk.get("choices") or []
-        if not isinstance(choices, list) or not all(isinstance(one, Mapping) for one in choices):
+        if not isinstance(choices, list) or not all(isinstance(one, dict) for one in choices):
             self.problem = f"the choices of an event of the stream cannot be read: {str(choices)[:80]}"
             return
         for choice in choices:
@@ -163,33 +165,36 @@ def _grow(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:
         if value is None:
             continue
         before = whole.get(key)
+        if type(value) is str and type(before) is str and key not in _ONCE:  # most of a stream
+            whole[key] = before + value
+            continue
+        kind = _kind(value)
         # Tool calls come as lists and are gathered by their place.
-        expected = list if key == "tool_calls" else _kind(value if before is None else before)
-        if _kind(value) is not expected:
+        expected = list if key == "tool_calls" else kind if before is None else _kind(before)
+        if kind is not expected:
             raise _OddPiece(f"{key!r} goes on with {str(value)[:80]}")
         if key == "tool_calls":
             _grow_tool_calls(_mapping_at(whole, key), value)
-        elif isinstance(value, Mapping):
+        elif kind is dict:
             _grow(_mapping_at(whole, key), value)
-        elif isinstance(value, list) and isinstance(before, list):
+        elif kind is list and before is not None:
             before.extend(value)
-        elif isinstance(value, str) and isinstance(before, str) and key not in _ONCE:
-            whole[key] = before + value
         else:
             whole[key] = value
 
 
 def _grow_tool_calls(calls: dict[Any, Any], pieces: list[Any]) -> None:
     for position, piece in enumerate(pieces):
-        if not isinstance(piece, Mapping):
+        if not isinstance(piece, dict):
             raise _OddPiece(f"a tool call is {str(piece)[:80]}")
         index = piece.get("index")
         _grow(_mapping_at(calls, index if isinstance(index, int) else position), piece)
 
 
 def _kind(value: object) -> type:
-    """What a value is to those that continue it."""
-    return next((kind for kind in (str, list, Mapping) if isinstance(value, kind)), object)
+    """What a value of an event is to those that continue it."""
+    kind = type(value)
+    return kind if kind in {str, list, dict} else object
 
 
 def _mapping_at(whole: dict[Any, Any], key: object) -> dict[Any, Any]:

@@ -51,13 +51,16 @@ class _Tap:
         self._call = call
         self._retries = retries
         self._events = events
-        self._last_words = LAST_WORDS[call.api] if events else ()
+        self._last_word = LAST_WORDS[call.api] if events else None
+        self._recorded = False
         self._pieces: list[bytes] = []
         call.settle = self.stop
 
     def feed(self, piece: bytes) -> None:
-        self._pieces.append(piece)
-        if self._last_words and piece.endswith(_EVENT_ENDS) and self._is_last(piece):
+        if not self._recorded:
+            self._pieces.append(piece)
+        last = self._last_word
+        if last is not None and last.search(piece) and piece.endswith(_EVENT_ENDS):
             self._record(None)  # before the agent has its last event, and may leave
 
     @never_raises(lambda: None)
@@ -70,11 +73,11 @@ class _Tap:
         """No more bytes will be read, for a fault or because the agent leaves early."""
         self._record(why if isinstance(why, str) else error_line(why))
 
-    def _is_last(self, piece: bytes) -> bool:
-        return any(piece.startswith(word) or b"\n" + word in piece for word in self._last_words)
-
     def _record(self, unless_complete: str | None, *, ended: bool = False) -> None:
-        content = b"".join(self._pieces)
+        if self._recorded:
+            return
+        self._recorded, content = True, b"".join(self._pieces)
+        self._pieces.clear()
         api, choices = self._call.api, self._call.choices
         if self._events:
             read = partial(_heard_of_events, api, choices, content, unless_complete, ended=ended)
@@ -107,7 +110,7 @@ def _listen_to(response: Any, tap: _Tap) -> None:
     Reading by bytes reads raw beneath, which is then not tapped again: it happens while pulling.
     """
     weakref.finalize(response, tap.stop).atexit = False
-    close_sync, close_async = response.close, response.aclose
+    close_sync, close_async = _method(response, "close"), _method(response, "aclose")
     encoding = response.headers.get("content-encoding", "")
 
     def close() -> None:
@@ -120,18 +123,32 @@ def _listen_to(response: Any, tap: _Tap) -> None:
             tap.stop()
         await close_async()
 
-    def tapped(pieces_of: Any, listen: Any, encoding: str = "") -> Any:
+    def tapped(name: str, listen: Any, encoding: str = "") -> Any:
+        pieces_of = _method(response, name)
+
         def pieces(*args: Any, **kwargs: Any) -> Any:
             found = pieces_of(*args, **kwargs)
             return found if tap.pulling else listen(tap, found, _decoder(encoding))
 
         return pieces
 
-    response.iter_bytes = tapped(response.iter_bytes, _listen)
-    response.aiter_bytes = tapped(response.aiter_bytes, _listen_async)
-    response.iter_raw = tapped(response.iter_raw, _listen, encoding)
-    response.aiter_raw = tapped(response.aiter_raw, _listen_async, encoding)
+    response.iter_bytes = tapped("iter_bytes", _listen)
+    response.aiter_bytes = tapped("aiter_bytes", _listen_async)
+    response.iter_raw = tapped("iter_raw", _listen, encoding)
+    response.aiter_raw = tapped("aiter_raw", _listen_async, encoding)
     response.close, response.aclose = close, aclose
+
+
+def _method(response: Any, name: str) -> Callable[..., Any]:
+    """A method of ``response`` as it is now, without holding the response.
+
+    One that held itself would be closed by the garbage collector only, long after it was dropped.
+    """
+    replaced: Callable[..., Any] | None = vars(response).get(name)
+    if replaced is not None:
+        return replaced
+    method, held = getattr(type(response), name), weakref.ref(response)
+    return lambda *args, **kwargs: method(held(), *args, **kwargs)
 
 
 def _listen(tap: _Tap, pieces: Iterator[bytes], decode: Decode | None) -> Iterator[bytes]:
