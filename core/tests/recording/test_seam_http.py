@@ -1,9 +1,11 @@
 """Calls that bypass the SDKs: routed and recorded by their path, once, and nothing else is touched."""
 
 import asyncio
+import gc
 import gzip
 import json
 import logging
+import weakref
 
 import pytest
 from agentlightning import semconv
@@ -254,6 +256,31 @@ def test_a_stream_in_an_encoding_nobody_knows_is_incomplete_and_says_why(recordi
         assert list(response.iter_raw()) == [b"\x00\x01"]
     (call,) = recording.calls(context)
     assert "compressed" in call.error
+
+
+def test_a_dropped_stream_is_gone_as_soon_as_without_us(recording, server, http):
+    """At once with httpx2; httpx holds it until the garbage collector comes."""
+
+    def is_gone_at_once(client):
+        asked = {**CHAT, "stream": True}
+        request = client.build_request("POST", server.url + "/chat/completions", json=asked)
+        response = client.send(request, stream=True)
+        next(response.iter_bytes())
+        dropped = weakref.ref(response)
+        gc.disable()
+        try:
+            del response
+            return dropped() is None
+        finally:
+            gc.enable()
+
+    with http.Client() as client:
+        without_us = is_gone_at_once(client)
+        with recording.rollout() as context:
+            assert is_gone_at_once(client) is without_us
+    gc.collect()
+    (call,) = recording.calls(context)
+    assert not call.complete
 
 
 def test_a_body_from_an_iterator_is_sent_and_reported(recording, server, http, caplog):
