@@ -29,6 +29,7 @@ from agentlightning.records import (
 from agentlightning.store import checks, claims, endings, versions
 from agentlightning.store.clock import SteadyClock
 from agentlightning.store.contract import Store
+from agentlightning.store.forgetting import Forgetting
 from agentlightning.store.handing_out import HandingOut
 from agentlightning.store.keys import new_id
 from agentlightning.store.lookups import (
@@ -80,6 +81,7 @@ class TableStore(HandingOut, Store):
     def __init__(self, url: str, secret: bytes, *, clock: Callable[[], float] | None = None) -> None:
         self.url = url
         self.watchers = Watchers()
+        self._forgetting = Forgetting()
         self._secret = secret
         self._clock = SteadyClock.starting_at(time.time()) if clock is None else clock
 
@@ -193,8 +195,12 @@ class TableStore(HandingOut, Store):
             need_run(tables, run_id)
         now = self._clock()
         given = claims.claim(tables, self._secret, run_id, worker_id, limit=limit, now=now)
-        once.keep(names_of(given))
+        self._keep_claims(tables, once, given, now)
         return self._own_claims(given)
+
+    def _keep_claims(self, tables: Tables, once: Once, given: Sequence[Claim], now: float) -> None:
+        if once.keep(names_of(given)):
+            self._forgetting.kept_one(tables, once.operation, now)
 
     def begin(
         self, run_name: str, request: RolloutRequest, worker_id: str, *, key: str | None = None
@@ -209,7 +215,7 @@ class TableStore(HandingOut, Store):
             run = claims.open_run_for(tables, run_name, checked, now)
             rollouts = claims.enqueue(tables, run.run_id, [checked], now)
             given = claims.start(tables, self._secret, rollouts, worker_id, now, tables.next_expiry())
-            once.keep(names_of(given))
+            self._keep_claims(tables, once, given, now)
             return self._own_claims(given)[0]
 
     def heartbeat(

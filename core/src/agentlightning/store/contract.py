@@ -104,7 +104,8 @@ class Store(ABC):
     ) -> list[Claim]:
         """Take up to ``limit`` queued rollouts, highest priority and oldest first.
 
-        Leases that ran out are dealt with first. Rollouts with no pinned version get the latest.
+        Leases that ran out are dealt with first. Rollouts with no pinned version get the latest. The
+        ``key`` gives the same claims again until some minutes after their attempts are over.
         """
 
     @abstractmethod

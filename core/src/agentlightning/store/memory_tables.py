@@ -1,7 +1,7 @@
 """The tables of the store in memory: dictionaries, and heaps for what has to be found in order.
 
-Resources are kept packed, so that nobody's later change to a dict reaches them. Spans have a file of
-their own, :mod:`~agentlightning.store.memory_spans`.
+Resources are kept packed, so that nobody's later change to a dict reaches them. Spans and answers have
+files of their own, :mod:`~agentlightning.store.memory_spans` and ``memory_answers``.
 """
 
 # ruff: noqa: D102  (Tables says what each method does)
@@ -31,6 +31,7 @@ from agentlightning.records import (
     from_json,
     to_json,
 )
+from agentlightning.store.memory_answers import MemoryAnswers
 from agentlightning.store.memory_spans import MemorySpans
 from agentlightning.store.tables import Answer, Tables, read_cursor
 from agentlightning.store.types import Metrics, Page, RolloutQuery, Statistics, Worker
@@ -44,7 +45,7 @@ class MemoryTables(Tables):
         self._runs: dict[str, Run] = {}
         self._states: dict[str, bytes] = {}
         self._metrics: defaultdict[str, dict[int, Metrics]] = defaultdict(dict)
-        self._answers: dict[tuple[str, str], Answer] = {}
+        self._answers = MemoryAnswers()
         self._rollouts: dict[str, Rollout] = {}
         self._places: dict[str, int] = {}
         self._order: list[str] = []
@@ -96,18 +97,16 @@ class MemoryTables(Tables):
     # --- idempotency keys -----------------------------------------------------------------
 
     def put_answer(self, operation: str, key: str, answer: Answer) -> None:
-        self._answers[operation, key] = answer
+        self._answers.put(operation, key, answer)
 
     def answer(self, operation: str, key: str) -> Answer | None:
-        return self._answers.get((operation, key))
+        return self._answers.get(operation, key)
 
     def answers(self, operation: str, *, after: str | None, limit: int) -> list[tuple[str, Answer]]:
-        later = (
-            (key, answer)
-            for (kept_for, key), answer in self._answers.items()
-            if kept_for == operation and (after is None or key > after)
-        )
-        return heapq.nsmallest(limit, later)
+        return self._answers.page(operation, after, limit)
+
+    def drop_answers(self, operation: str, keys: Collection[str]) -> None:
+        self._answers.drop(operation, keys)
 
     # --- rollouts -------------------------------------------------------------------------
 

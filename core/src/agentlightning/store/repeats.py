@@ -29,7 +29,7 @@ class Once:
 
     def __init__(self, tables: Tables, operation: str, key: str | None, *body: object) -> None:
         self._tables = tables
-        self._operation = operation
+        self.operation = operation
         self._key = key
         self._body = body
 
@@ -41,21 +41,27 @@ class Once:
         """
         if self._key is None:
             return None
-        answer = self._tables.answer(self._operation, self._key)
+        answer = self._tables.answer(self.operation, self._key)
         if answer is None:
             return None
         if answer.fingerprint != fingerprint(*self._body):
             raise KeyReused(
-                f"{self._operation} with the key {self._key!r} came before with another body; "
+                f"{self.operation} with the key {self._key!r} came before with another body; "
                 "a key names one call: repeat the same body, or take a new key"
             )
         return answer.made
 
-    def keep(self, made: Sequence[str]) -> None:
-        """Remember what was made. Nothing made is nothing to repeat, and stays a new call."""
-        if self._key is not None and made:
-            answer = Answer(fingerprint(*self._body), list(made))
-            self._tables.put_answer(self._operation, self._key, answer)
+    def keep(self, made: Sequence[str]) -> bool:
+        """Remember what was made. Nothing made is nothing to repeat, and stays a new call.
+
+        Returns:
+            Whether there was something to remember, and a key to remember it by.
+        """
+        if self._key is None or not made:
+            return False
+        answer = Answer(fingerprint(*self._body), list(made))
+        self._tables.put_answer(self.operation, self._key, answer)
+        return True
 
 
 def names_of(claims: Sequence[Claim]) -> list[str]:

@@ -119,6 +119,10 @@ class Tables(ABC):
     def answers(self, operation: str, *, after: str | None, limit: int) -> list[tuple[str, Answer]]:
         """Keys and answers of an operation, by key (in any order that stays), from the one after."""
 
+    @abstractmethod
+    def drop_answers(self, operation: str, keys: Collection[str]) -> None:
+        """Forget the answers to calls with these keys, in the order given; some may be gone already."""
+
     # --- rollouts -------------------------------------------------------------------------
 
     @abstractmethod

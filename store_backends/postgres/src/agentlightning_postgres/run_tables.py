@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import psycopg
 from agentlightning.records import JSON, ResourcesVersion, Run, from_json
@@ -126,14 +126,20 @@ class RunTables(Session):
 
     def answers(self, operation: str, *, after: str | None, limit: int) -> list[tuple[str, Answer]]:
         sql = (
-            "select key, fingerprint, made from answers where operation = %s and key > %s "
-            "order by key limit %s"
+            "select key, fingerprint, made from answers where operation = %s "
+            f"{'' if after is None else 'and key > %s'} order by key limit %s"
         )
-        found = self._execute(sql, operation, after or "", limit)
+        values = (operation, limit) if after is None else (operation, after, limit)
         return [
             (unescaped(key), Answer(fingerprint, from_json(made, list[str])))
-            for key, fingerprint, made in found
+            for key, fingerprint, made in self._execute(sql, *values)
         ]
+
+    def drop_answers(self, operation: str, keys: Collection[str]) -> None:
+        """One by one, so that all who do it at once lock the rows in the same order."""
+        if keys:
+            sql = "delete from answers where operation = %s and key = %s"
+            self._execute_many(sql, [(operation, key) for key in keys])
 
     # --- resources ------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, get_args
 
 from agentlightning.records import JSON, AttemptStatus, RolloutStatus, from_json
@@ -52,6 +52,10 @@ class Housekeeping(SpanTables):
         )
         found = self._execute(sql, (*values, limit))
         return [(key, Answer(mark, from_json(made, list[str]))) for key, mark, made in found]
+
+    def drop_answers(self, operation: str, keys: Collection[str]) -> None:
+        sql = "delete from answers where operation = ? and key = ?"
+        self._executemany(sql, [(operation, key) for key in keys])
 
     # --- workers --------------------------------------------------------------------------
 

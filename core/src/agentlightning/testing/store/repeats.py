@@ -9,6 +9,7 @@ import pytest
 from agentlightning.errors import KeyReused
 from agentlightning.records import Data
 from agentlightning.store import RolloutQuery, Store
+from agentlightning.store.transfer import AnswerRow
 from agentlightning.testing.store.base import StoreTests
 from agentlightning.testing.store.making import Clock, ended, request
 
@@ -41,6 +42,27 @@ class RepeatTests(StoreTests):
         clock.advance(1)
         assert store.claim(run_id, "worker", limit=2, key="k") == first
         assert store.statistics(run_id).rollouts["queued"] == 3  # noqa: PLR2004
+
+    def test_a_claim_whose_attempts_are_long_over_is_forgotten(
+        self, store: Store, run_id: str, clock: Clock
+    ) -> None:
+        """Over HTTP every claim has a key: answers must not pile up, but running attempts keep theirs.
+
+        See :mod:`agentlightning.store.forgetting`: some are looked at with every 64th claim.
+        """
+        store.enqueue(run_id, [request(n, lease_s=1e6) for n in range(133)], key="stays")
+        (over,) = store.claim(run_id, "worker", key="a claim that is over")
+        running = store.claim(run_id, "worker", key="a claim that is not")
+        store.finish([ended(over, "succeeded")])
+        assert store.claim(run_id, "worker", key="a claim that is over")[0].key == over.key
+        clock.advance(3600)
+        for number in range(130):
+            store.claim(run_id, "worker", key=f"later {number}")
+        assert store.claim(run_id, "worker", key="a claim that is not") == running
+        (new,) = store.claim(run_id, "worker", key="a claim that is over")
+        assert new.rollout.input == 132  # noqa: PLR2004
+        assert store.enqueue(run_id, [request(n, lease_s=1e6) for n in range(133)], key="stays")
+        assert sum(store.statistics(run_id).rollouts.values()) == 133  # noqa: PLR2004
 
     def test_an_empty_claim_may_be_asked_again(self, store: Store, run_id: str) -> None:
         """Nothing was made, so nothing is remembered: the key claims what has come meanwhile."""
@@ -78,6 +100,15 @@ class RepeatTests(StoreTests):
         with pytest.raises(KeyReused, match="'k'"):
             calls[call](2)
         assert (store.statistics(), len(store.runs())) == before
+
+    def test_every_answer_that_a_run_resumes_by_is_exported(self, store: Store, run_id: str) -> None:
+        """Whatever the key is; the empty one comes before all others."""
+        keys = ["", "\0", "k", "ü"]
+        for key in keys:
+            store.enqueue(run_id, [request()], key=key)
+        answers = [row.record for row in store.export_rows(run_id) if isinstance(row, AnswerRow)]
+        found = [answer.key for answer in answers if answer.operation == "enqueue"]
+        assert sorted(found) == sorted(keys)
 
     def test_runs_have_their_own_keys(self, store: Store, run_id: str) -> None:
         """An algorithm's "step 1" in one run is not that of another; nor are keys shared by calls."""
