@@ -1,5 +1,7 @@
 import asyncio
 import logging
+import os
+import random
 import threading
 
 import pytest
@@ -15,6 +17,7 @@ from agentlightning.recording.emitters import (
     emit_reward,
     operation,
 )
+from agentlightning.recording.ids import new_span_id
 from agentlightning.recording.recorder import Recorder
 
 
@@ -138,6 +141,29 @@ def test_an_exception_of_the_agent_marks_the_root_span_and_goes_on_unchanged(rec
     root = by_name(recording.spans(context))["me"]
     assert root.status == "error"
     assert root.events[0].attributes[semconv.EXCEPTION_TYPE] == "builtins.KeyError"
+
+
+def test_agents_that_seed_the_chance_they_share_get_ids_of_their_own():
+    made = []
+    for _ in range(2):
+        random.seed(0)
+        made.append(new_span_id())
+    assert len(set(made)) == 2
+    assert all(len(one) == 16 and int(one, 16) >= 0 for one in made)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks there")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_gives_other_ids_than_its_parent():
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, new_span_id().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reading, 16).decode() != new_span_id()
+    os.close(reading)
+    os.close(writing)
 
 
 # --- emitters ---------------------------------------------------------------------------------
