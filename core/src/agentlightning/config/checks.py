@@ -12,6 +12,7 @@ from agentlightning.config.models import model_kind
 from agentlightning.config.named import name_and_options, named_by
 from agentlightning.config.schema import Config
 from agentlightning.errors import BadValue, ConfigError
+from agentlightning.otlp import target_of
 from agentlightning.plugins import plugins
 from agentlightning.records import PromptTemplate
 from agentlightning.store.checks import rollout_limits
@@ -30,6 +31,7 @@ def check_settings(config: Config) -> None:
     _check_resources(config)
     _check_values(config)
     _check_runners(config)
+    target_of(config.otlp)
 
 
 def warnings_about(config: Config) -> tuple[str, ...]:

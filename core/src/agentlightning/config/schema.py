@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agentlightning.algorithm import Budget
+from agentlightning.otlp import told_by_environment
 from agentlightning.records import AGENT_VERSION, JSON, RolloutConfig
 from agentlightning.store.opening import default_url
 
@@ -120,6 +121,8 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         trained_agents: names of the agents whose calls go to ``model``; None for all.
         resume: the id of a stopped run to go on with.
         report_to: experiment trackers, as transformers names them.
+        otlp: where finished rollouts are sent as OpenTelemetry's traces: a collector's URL, or True for
+            the one that ``OTEL_EXPORTER_OTLP_ENDPOINT`` names; else ``AGENTLIGHTNING_OTLP``.
     """
 
     algorithm: str
@@ -145,6 +148,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     run_dir: str | None = None
     resume: str | None = None
     report_to: tuple[str, ...] | str = ()
+    otlp: bool | str = msgspec.field(default_factory=told_by_environment)
     budget: BudgetConfig = msgspec.field(default_factory=BudgetConfig)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from agentlightning import semconv
 from agentlightning.errors import StaleAttempt, StoreError
 from agentlightning.llm_api import error_line, scrub
+from agentlightning.otlp import shared_exporter
 from agentlightning.recording.attempt import attempt
 from agentlightning.recording.context import AttemptLife, RolloutContext
 from agentlightning.recording.sink import Sink
@@ -28,7 +29,7 @@ from agentlightning.records import (
     RolloutRequest,
 )
 from agentlightning.samples import outcome, recorded_rules
-from agentlightning.store import Claim, Order, Result, Store
+from agentlightning.store import Claim, Order, Result, RolloutQuery, Store
 
 logger = logging.getLogger("agentlightning.recording")
 
@@ -90,6 +91,7 @@ def _finish(store: Store, sink: Sink, claim: Claim, ending: Outcome) -> None:
     try:
         (rollout,) = store.finish([Result(key=claim.key, outcome=ending, spans=sink.take(claim.key))])
         keep_outcome(store, rollout)
+        _send(store, claim)
     except StaleAttempt as error:
         logger.warning("the rollout's result was not taken: %s", error)
     except StoreError:
@@ -98,6 +100,15 @@ def _finish(store: Store, sink: Sink, claim: Claim, ending: Outcome) -> None:
         logger.exception("rollout %s could not be stored", claim.rollout.rollout_id)
     finally:
         sink.close()
+
+
+def _send(store: Store, claim: Claim) -> None:
+    """Hand the rollout to the process's exporter, where there is one."""
+    exporter = shared_exporter()
+    if exporter is not None:
+        name = claim.key.rollout_id
+        (rollout,) = store.rollouts(RolloutQuery(rollout_ids=(name,))).items
+        exporter.add(claim.run, rollout, list(store.spans([name])))
 
 
 def keep_outcome(store: Store, rollout: Rollout) -> None:

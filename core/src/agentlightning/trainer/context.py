@@ -43,6 +43,7 @@ from agentlightning.trainer.results import Batch, ResultBuilder, Shape
 from agentlightning.trainer.runners import Runners
 from agentlightning.trainer.serving import Serving
 from agentlightning.trainer.spending import Spending
+from agentlightning.trainer.traces_out import Send
 from agentlightning.trainer.unfinished import is_queued, queue
 from agentlightning.trainer.validation import evaluation_of, metrics_of, why_unscored
 
@@ -63,6 +64,7 @@ class Parts:
     spending: Spending
     progress: RunProgress
     interrupt: threading.Event
+    send: Send
 
 
 class RunContext(AlgorithmContext):
@@ -214,6 +216,7 @@ class RunContext(AlgorithmContext):
     def _account(self, result: RolloutResult) -> None:
         self._parts.spending.add(result.rollout, result.spans)
         self._agents.add(result)
+        self._parts.send(result)
         plugins().rollout_finished(run=self.run, result=result)
 
     def _report_missing_agents(self) -> None:

@@ -26,6 +26,7 @@ from agentlightning.trainer.runners import Runners
 from agentlightning.trainer.scoring import Scorer
 from agentlightning.trainer.serving import Serving
 from agentlightning.trainer.spending import Spending
+from agentlightning.trainer.traces_out import traces_out
 from agentlightning.trainer.trouble import count_trouble
 from agentlightning.trainer.unfinished import cancel_unfinished
 from agentlightning.trainer.workers import changed_settings, kept
@@ -113,6 +114,11 @@ def session(
         closing.callback(serving.stop)
         spending = Spending(config.budget.fresh(), store, run.run_id)
         closing.callback(spending.keep)
+        send = closing.enter_context(
+            traces_out(
+                config.otlp, run, lambda counts: store.log_metrics(run.run_id, spending.step, counts)
+            )
+        )
         closing.callback(cancel_unfinished, store, run.run_id)
         runners = Runners(config, store, run, settings)
         closing.callback(runners.stop)
@@ -123,6 +129,7 @@ def session(
             runners=runners,
             builder=ResultBuilder(store, sink, scorer),
             spending=spending,
+            send=send,
             progress=closing.enter_context(RunProgress(console)),
             interrupt=closing.enter_context(interruptible(console, then=runners.stop)),
         )
