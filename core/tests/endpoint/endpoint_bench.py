@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import anthropic
 import httpx
+import openai
 from agentlightning.endpoint import Endpoint
 from agentlightning.engine import EngineInfo
 from agentlightning.recording.sink import Sink
@@ -101,6 +103,19 @@ class Bench:
         llm = options.pop("llm", LLM(model=model))
         self.endpoint.serve(self.run_id, llm, EngineInfo(model=model, chat=engine.chat), **options)
         return engine
+
+    def openai(self, claim: Claim, **options: Any) -> openai.OpenAI:
+        options = {"api_key": claim.token, "max_retries": 0, **options}
+        return openai.OpenAI(base_url=self.base(claim), **options)
+
+    def anthropic(self, claim: Claim, **options: Any) -> anthropic.Anthropic:
+        options = {"api_key": claim.token, "max_retries": 0, **options}
+        return anthropic.Anthropic(base_url=self.base(claim).removesuffix("/v1"), **options)
+
+    def serve_at(self, url: str, **engine: Any) -> None:
+        self.endpoint.serve(
+            self.run_id, LLM(model="policy"), EngineInfo(model="m", base_url=url, **engine)
+        )
 
     def spans(self, claim: Claim) -> list[Span]:
         self.sink.flush()

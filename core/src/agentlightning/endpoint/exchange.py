@@ -108,11 +108,14 @@ class Exchange:
             await self._listeners.someone()
         except asyncio.CancelledError:
             answer = self._cut_short(_LEFT if self._left else _STOPPED)
-        except Exception as error:  # a fault of ours ends as an answer and a record, like any other
-            _logger.exception("the endpoint failed on a request")
-            message = f"the endpoint failed: {type(error).__name__}: {error}"
-            answer = failure(500, message, "endpoint_failed")
-        self._settle(answer)
+        except Exception as error:  # noqa: BLE001 - a fault of ours is answered and recorded as any other
+            answer = _fault_of_ours(error)
+        try:
+            self._settle(answer)
+        except Exception as error:  # noqa: BLE001 - as above: it is the reply that cannot be told
+            self._settle(_fault_of_ours(error))
+        finally:
+            self._listeners.end()
 
     def _cut_short(self, why: str) -> Answer:
         reply = self._engine.so_far()
@@ -139,9 +142,9 @@ class Exchange:
         self._finish(answer, rest, is_good=is_good)
 
     def _rest(self, answer: Answer) -> list[bytes]:
-        """What of the stream is still to be given out, but for its last events."""
+        """What of the stream is still to be given out, but for the last events of a reply."""
         if answer.reply is None:
-            return []
+            return self._engine.events.failed(answer) if self._engine.given else []
         if self._engine.held is not None:
             return self._engine.held
         events = self._engine.events
@@ -163,6 +166,12 @@ class Exchange:
     def _give_up(self) -> None:
         self._left = True
         self._task.cancel()
+
+
+def _fault_of_ours(error: Exception) -> Answer:
+    _logger.error("the endpoint failed on a request", exc_info=error)
+    message = f"the endpoint failed: {type(error).__name__}: {error}"
+    return failure(500, message, "endpoint_failed")
 
 
 def _usable(answer: Answer, dialect: Dialect) -> Answer:

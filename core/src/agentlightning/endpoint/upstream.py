@@ -15,7 +15,6 @@ from agentlightning.endpoint.replies import Answer, failure
 from agentlightning.engine import ChatHandler, EngineInfo
 from agentlightning.errors import EngineError
 from agentlightning.llm_api import url_for
-from agentlightning.recording.own_clients import own_client
 from agentlightning.records import JSON, Api
 
 if TYPE_CHECKING:
@@ -181,15 +180,13 @@ class OverHttp:
             headers = {"content-type": "application/json"}
             if self._api_key is not None:
                 headers["authorization"] = f"Bearer {self._api_key}"
-            client = httpx.AsyncClient(
+            self._client = httpx.AsyncClient(
                 headers=headers,
                 timeout=httpx.Timeout(self._timeout_s, connect=10.0),
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=256),
                 # A proxy from the environment must not get between us and an engine of this machine.
                 trust_env=urlsplit(self.address).hostname not in _LOOPBACK,
             )
-            # A server that was started inside a rollout would else record what it sends as that one's.
-            self._client = own_client(client)
         return self._client
 
 

@@ -163,6 +163,13 @@ def reasoning_of(message: Mapping[str, Any]) -> str:
     return ""
 
 
+def count_of(usage: object, *names: str) -> int:
+    """A count of tokens, found by the names that lead to it; 0 if it is not told."""
+    for name in names:
+        usage = usage.get(name) if isinstance(usage, dict) else None
+    return usage if isinstance(usage, int) else 0
+
+
 def numbers_of(inner: Mapping[str, Any]) -> dict[str, JSON]:
     """Token ids and log-probabilities of a reply's only choice, for the top of another protocol's."""
     choice = first_choice(inner)

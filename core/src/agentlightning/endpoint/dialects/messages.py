@@ -13,6 +13,7 @@ from agentlightning.endpoint.dialects.base import (
     Dialect,
     Events,
     calls_of,
+    count_of,
     first_choice,
     function_of,
     message_of,
@@ -118,10 +119,9 @@ class MessagesDialect(Dialect):
 def usage_of(inner: Mapping[str, Any]) -> dict[str, JSON]:
     """Counts of tokens under Anthropic's names."""
     usage = inner.get("usage")
-    usage = usage if isinstance(usage, dict) else {}
-    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
+    cached = count_of(usage, "prompt_tokens_details", "cached_tokens")
     counts: dict[str, JSON] = {
-        "input_tokens": usage.get("prompt_tokens") or 0,
-        "output_tokens": usage.get("completion_tokens") or 0,
+        "input_tokens": count_of(usage, "prompt_tokens"),
+        "output_tokens": count_of(usage, "completion_tokens"),
     }
-    return {**counts, "cache_read_input_tokens": cached} if isinstance(cached, int) else counts
+    return {**counts, "cache_read_input_tokens": cached} if cached else counts

@@ -13,6 +13,7 @@ from agentlightning.endpoint.dialects.base import (
     Dialect,
     Events,
     calls_of,
+    count_of,
     first_choice,
     function_of,
     message_of,
@@ -199,9 +200,9 @@ class ResponsesDialect(Dialect):
 def _usage(usage: Any) -> JSON:
     if not isinstance(usage, dict):
         return None
-    prompt, completion = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
-    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-    thought = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
+    prompt, completion = count_of(usage, "prompt_tokens"), count_of(usage, "completion_tokens")
+    cached = count_of(usage, "prompt_tokens_details", "cached_tokens")
+    thought = count_of(usage, "completion_tokens_details", "reasoning_tokens")
     return {
         "input_tokens": prompt,
         "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
