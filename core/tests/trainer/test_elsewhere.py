@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
 import threading
@@ -18,7 +19,7 @@ from agentlightning.runner import RunnerSpec, settings_of
 from agentlightning.server import Server, build_app
 from agentlightning.store.http import transport
 from agentlightning.store.opening import open_store
-from agentlightning.trainer import context, elsewhere
+from agentlightning.trainer import absence, context, elsewhere
 
 AGENTS = """
 def agent(task):
@@ -280,6 +281,22 @@ def test_a_run_waits_for_the_server_of_its_store_to_come_back(keys, monkeypatch)
         assert len(servers) == 2
         assert result.reward_after == 1.0
         assert behind.statistics().rollouts["succeeded"] == 1
+
+
+def test_one_interrupt_ends_a_run_that_waits_for_its_store(keys, monkeypatch):
+    @algorithm("interrupted-away")
+    def ask(ctx):
+        server.stop()
+        threading.Timer(1.0, os.kill, [os.getpid(), signal.SIGINT]).start()
+        ctx.log({"val/reward": 1.0}, 0)
+
+    with open_store(keys["store"]) as behind, Server(build_app(store=behind)) as server:
+        monkeypatch.setenv("AGENTLIGHTNING_STORE_TOKEN", behind.access_token("owner"))
+        far = keys | {"store": server.url, "algorithm": "interrupted-away"}
+        began = time.monotonic()
+        with pytest.raises(RunInterrupted):
+            agl.Trainer(far, runners=1).fit("elsewhere_agents:agent", ["a"])
+        assert time.monotonic() - began < absence.AWAY_S / 2
 
 
 # --- the endpoint -----------------------------------------------------------------------------

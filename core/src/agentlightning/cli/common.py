@@ -42,7 +42,7 @@ def open_existing(url: str) -> Store:
     try:
         return open_existing_store(url)
     except StoreUnavailable as error:
-        raise StoreUnavailable(
+        raise type(error)(
             f"{error}. Name the store of your run with --store or {STORE_VARIABLE}"
         ) from error
 

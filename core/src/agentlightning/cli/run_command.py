@@ -19,7 +19,7 @@ from rich.console import Console
 
 from agentlightning.cli.common import json_option, open_existing, print_json, store_option
 from agentlightning.cli.run_progress import in_words, shown, totals
-from agentlightning.errors import EXIT_INTERRUPTED, AgentError, ConfigError
+from agentlightning.errors import EXIT_INTERRUPTED, AgentError, ConfigError, StoreAway
 from agentlightning.executor import Executor, leave
 from agentlightning.plugins import plugins
 from agentlightning.records import JSON, Run
@@ -172,7 +172,10 @@ def _run_allowed(run_id: str | None, store_url: str) -> str | None:
 def _look_up(run_id: str, store_url: str, patience: float) -> Run:
     from agentlightning.runner.patience import patiently
 
-    with open_existing(store_url) as store:
+    opened = patiently(
+        lambda: open_existing(store_url), what="open the store", deadline_s=patience, on=StoreAway
+    )
+    with opened as store:
         return patiently(lambda: store.run(run_id), what=f"look up run {run_id}", deadline_s=patience)
 
 

@@ -35,6 +35,7 @@ class Heart:
         self._changed = threading.Condition()
         self._running: dict[AttemptKey, Execution] = {}
         self._thread: threading.Thread | None = None
+        self._is_away = False
         self.failed_beats = 0
 
     def start(self) -> None:
@@ -95,12 +96,15 @@ class Heart:
             orders = self._store.heartbeat(self._worker_id, list(running), self._report())
         except StoreUnavailable as error:
             self.failed_beats += 1
-            logger.warning("a heartbeat did not reach the store: %s", error)
+            level = logging.DEBUG if self._is_away else logging.WARNING  # once an absence
+            logger.log(level, "a heartbeat did not reach the store: %s", error)
+            self._is_away = True
             return
         except Exception:  # counted in the report; a thread that died here would lose every lease
             self.failed_beats += 1
             logger.exception("a heartbeat failed")
             return
+        self._is_away = False
         for key, order in orders.items():
             if order is not Order.CONTINUE and key in running:
                 running[key].give_up("cancelled" if order is Order.CANCEL else "lost")

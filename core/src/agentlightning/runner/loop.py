@@ -126,7 +126,7 @@ class Runner:
         try:
             self._sink.close(timeout_s=0)
         except Deadline as error:  # the reason, that the store stayed away, is raised by work()
-            logger.error("recorded spans are lost: %s", error)  # noqa: TRY400 - the message says it all
+            logger.error("not all spans are in the store: %s", error)  # noqa: TRY400 - the message says it all
 
     def report(self) -> dict[str, object]:
         """What is sent along with heartbeats: counts of attempts by how they ended, and of trouble."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from agentlightning.agent import BoundAgent, bind_agent, load_agent, single_turn
-from agentlightning.errors import ConfigError
+from agentlightning.errors import ConfigError, StoreAway
 from agentlightning.recording.instruments import instruments
 from agentlightning.recording.stand_in import stand_in_key
 from agentlightning.records import JSON, Resources, Run
@@ -199,10 +199,19 @@ class _Shared:
     def _open(self) -> Runner:
         with ExitStack() as opened:
             opened.enter_context(self._spec.prepared())
-            store = self.given_store or opened.enter_context(open_store(self._spec.store))
+            store = self.given_store or opened.enter_context(self._open_store())
             runner = opened.enter_context(self._spec.installed(store))
             self._closing = opened.pop_all()
         return runner
+
+    def _open_store(self) -> Store:
+        """The store; a database that is being restarted is waited for, a wrong password is not."""
+        return patiently(
+            lambda: open_store(self._spec.store),
+            what="open the store",
+            deadline_s=self._spec.patience_s,
+            on=StoreAway,
+        )
 
     def _close(self) -> None:
         runner, self._runner = self._runner, None

@@ -59,13 +59,6 @@ class PatientStore(Store):
     ) -> list[Rollout]:
         """Those of these rollouts that are over; held back until ``count`` are (default: all)."""
 
-    @abstractmethod
-    def sit_out(self, seconds: float) -> None:
-        """Ask again for so long, from now on, where there is no answer: the server may be restarted.
-
-        For whoever has nothing else to do than to wait, such as a training that would end otherwise.
-        """
-
 
 class Patience:
     """The time that a wait has, and the absences of the store that it sits out.

@@ -34,10 +34,10 @@ from agentlightning.records import (
     Run,
 )
 from agentlightning.samples import CreditRules, Level, Limits, remember_rules
-from agentlightning.store import Store
 from agentlightning.store.keys import fingerprint
 from agentlightning.trainer.agents_seen import AgentsSeen
 from agentlightning.trainer.engines import make_engine
+from agentlightning.trainer.lasting_store import LastingStore
 from agentlightning.trainer.progress import RunProgress
 from agentlightning.trainer.results import Batch, ResultBuilder, Shape
 from agentlightning.trainer.runners import Runners
@@ -57,7 +57,7 @@ STALL_S = 600.0
 class Parts:
     """The rooms a context connects."""
 
-    store: Store
+    store: LastingStore
     serving: Serving
     runners: Runners
     builder: ResultBuilder
@@ -172,7 +172,7 @@ class RunContext(AlgorithmContext):
         queued = queue(self.store, self.run.run_id, requests, key)
         self._parts.runners.start(serves_model=bool(self._parts.serving.served))
         return Batch(
-            self.store,
+            self._parts.store,
             self._parts.builder,
             queued,
             Shape(rules, limits, level),

@@ -12,7 +12,8 @@ from agentlightning.recording.sink import Sink
 from agentlightning.records import Rollout, Span
 from agentlightning.samples import CreditRules, Level, Limits, outcome, outcomes, transitions
 from agentlightning.store import Store
-from agentlightning.store.waiting import wait
+from agentlightning.trainer.absence import AWAY_S
+from agentlightning.trainer.lasting_store import LastingStore
 from agentlightning.trainer.scoring import Scorer, is_scored
 
 LOOK_S = 1.0
@@ -45,7 +46,7 @@ class ResultBuilder:
         Raises:
             RewardError: the reward function gave something that is no reward; that is stored.
         """
-        self._sink.flush()
+        self._sink.flush(timeout_s=AWAY_S)
         spans: dict[str, list[Span]] = {rollout.rollout_id: [] for rollout in rollouts}
         for span in self._store.spans(list(spans)):
             spans[span.rollout_id].append(span)
@@ -88,7 +89,7 @@ class Batch(RolloutBatch):
 
     def __init__(
         self,
-        store: Store,
+        store: LastingStore,
         builder: ResultBuilder,
         rollouts: Sequence[Rollout],
         shape: Shape,
@@ -151,7 +152,7 @@ class Batch(RolloutBatch):
             self._check()
             patience = max(0.0, min(LOOK_S, deadline - time.monotonic()))
             try:
-                return wait(self._store, pending, timeout_s=patience, count=1)
+                return self._store.wait(pending, timeout_s=patience, count=1)
             except Deadline:
                 if time.monotonic() >= deadline:
                     raise Deadline(self._complaint(limit_s)) from None

@@ -9,8 +9,8 @@ from agentlightning.errors import AgentError
 from agentlightning.executor import Executor
 from agentlightning.records import Run
 from agentlightning.runner import RunnerSpec, RunSettings
-from agentlightning.store import Store
 from agentlightning.trainer.elsewhere import Watch, command_for
+from agentlightning.trainer.lasting_store import LastingStore
 from agentlightning.trainer.workers import make_executor, make_spec
 
 STOP_S = 4.0
@@ -26,7 +26,7 @@ class Runners:
         hint: what to do if nothing gets done; empty where the run has workers of its own.
     """
 
-    def __init__(self, config: Config, store: Store, run: Run, settings: RunSettings) -> None:
+    def __init__(self, config: Config, store: LastingStore, run: Run, settings: RunSettings) -> None:
         self._config = config
         self._store = store
         self._run = run
@@ -60,7 +60,7 @@ class Runners:
             run_id=self._run.run_id,
             serves_model=serves_model,
             settings=self._settings,
-        ).using(self._store)
+        ).using(self._store.itself)
         self._thread = threading.Thread(
             target=self._work, args=(executor, spec), name="agl-runners", daemon=True
         )

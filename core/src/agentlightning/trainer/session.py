@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -13,12 +14,13 @@ from typing import Any
 from rich.console import Console
 
 from agentlightning.config import Config, wrap_resources
-from agentlightning.errors import ConfigError
+from agentlightning.errors import ConfigError, Interrupted, StoreAway
 from agentlightning.recording.sink import Sink
 from agentlightning.records import AGENT_VERSION, JSON, Run
 from agentlightning.runner import RunSettings
 from agentlightning.store import Store
 from agentlightning.trainer.context import Parts, RunContext
+from agentlightning.trainer.lasting_store import LastingStore
 from agentlightning.trainer.occupancy import check_free
 from agentlightning.trainer.progress import RunProgress
 from agentlightning.trainer.results import ResultBuilder
@@ -30,6 +32,8 @@ from agentlightning.trainer.traces_out import traces_out
 from agentlightning.trainer.trouble import count_trouble
 from agentlightning.trainer.unfinished import cancel_unfinished
 from agentlightning.trainer.workers import changed_settings, kept
+
+logger = logging.getLogger("agentlightning.trainer")
 
 
 def open_run(store: Store, config: Config, settings: RunSettings, console: Console) -> Run:
@@ -82,7 +86,7 @@ def folder_of(config: Config, run: Run) -> Path:
 @contextmanager
 def session(
     config: Config,
-    store: Store,
+    store: LastingStore,
     run: Run,
     *,
     train: Sequence[JSON],
@@ -94,7 +98,8 @@ def session(
 ) -> Iterator[RunContext]:
     """A context for the algorithm; at the end runners stop first, then endpoint and engines.
 
-    What no worker finished is cancelled then, and what went wrong on the way is counted.
+    What no worker finished is cancelled then, and what went wrong on the way is counted. Ctrl+C stops
+    the runners, and nobody waits any longer for a store that is away.
 
     Args:
         config: of the run.
@@ -108,21 +113,28 @@ def session(
         console: for the progress bar.
     """
     with ExitStack() as closing:
-        sink = Sink(store)
+        sink = Sink(store.itself)
         closing.callback(sink.close)
         serving = Serving(store, sink, run.run_id, config.endpoint)
-        closing.callback(serving.stop)
+        closing.callback(_unless_away, "taking the endpoint down", serving.stop)
         spending = Spending(config.budget.fresh(), store, run.run_id)
-        closing.callback(spending.keep)
+        closing.callback(_unless_away, "noting what was spent", spending.keep)
         send = closing.enter_context(
             traces_out(
                 config.otlp, run, lambda counts: store.log_metrics(run.run_id, spending.step, counts)
             )
         )
-        closing.callback(cancel_unfinished, store, run.run_id)
+        closing.callback(
+            _unless_away, "cancelling what is unfinished", cancel_unfinished, store, run.run_id
+        )
         runners = Runners(config, store, run, settings)
         closing.callback(runners.stop)
         scorer = Scorer(score, config.reward_version)
+
+        def stop() -> None:
+            store.absence.give_up()
+            runners.stop()
+
         parts = Parts(
             store=store,
             serving=serving,
@@ -131,16 +143,31 @@ def session(
             spending=spending,
             send=send,
             progress=closing.enter_context(RunProgress(console)),
-            interrupt=closing.enter_context(interruptible(console, then=runners.stop)),
+            interrupt=closing.enter_context(interruptible(console, then=stop)),
         )
         closing.callback(
+            _unless_away,
+            "noting what went wrong",
             lambda: store.log_metrics(
                 run.run_id,
                 spending.step,
                 count_trouble(serving.endpoint, sink, scorer, store, run.run_id),
-            )
+            ),
         )
-        yield RunContext(config, run, parts, train=train, val=val, run_dir=run_dir)
+        try:
+            yield RunContext(config, run, parts, train=train, val=val, run_dir=run_dir)
+        except StoreAway as error:
+            if parts.interrupt.is_set():
+                raise Interrupted(f"run {run.run_id} was interrupted") from error
+            raise
+
+
+def _unless_away(what: str, call: Callable[..., object], *arguments: object) -> None:
+    """Do what the end of a run asks of its store; one that is away must not hide what ended the run."""
+    try:
+        call(*arguments)
+    except StoreAway as error:
+        logger.warning("%s: not done, %s", what, error)
 
 
 @contextmanager

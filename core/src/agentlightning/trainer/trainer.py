@@ -6,19 +6,21 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from rich.console import Console
 
 from agentlightning.config import Config, Elsewhere, load_config, load_dataset
-from agentlightning.errors import AgentError, ConfigError, Interrupted, RunInterrupted
+from agentlightning.errors import AgentError, ConfigError, Interrupted, RunInterrupted, StoreAway
 from agentlightning.executor import in_worker_process
 from agentlightning.plugins import plugins
 from agentlightning.records import JSON, LLM, Run, RunStatus
 from agentlightning.runner import RunSettings
-from agentlightning.store import PatientStore, Store
+from agentlightning.store import Store
 from agentlightning.store.opening import open_existing_store, open_store, without_password
+from agentlightning.trainer.absence import Absence
 from agentlightning.trainer.elsewhere import how_to_run
+from agentlightning.trainer.lasting_store import LastingStore
 from agentlightning.trainer.memory import MemoryWatch
 from agentlightning.trainer.occupancy import occupied
 from agentlightning.trainer.preflight import check_run
@@ -35,9 +37,6 @@ from agentlightning.trainer.summary import (
 from agentlightning.trainer.workers import make_settings
 
 logger = logging.getLogger("agentlightning.trainer")
-
-STORE_AWAY_S: Final = 120.0
-"""How long a run waits for the server of its store to come back."""
 
 
 class Trainer:
@@ -136,19 +135,24 @@ class Trainer:
             raise ConfigError("train_dataset: none given; pass it to the call or set the key")
         return tasks, load_dataset(config.eval_dataset if val is None else val, "eval_dataset")
 
-    def _open_store(self) -> Store:
+    def _open_store(self) -> LastingStore:
         """The store; one with a run to resume has to be there."""
         resumes = self.config.resume is not None
         store = (open_existing_store if resumes else open_store)(self.config.store)
-        if isinstance(store, PatientStore):
-            store.sit_out(STORE_AWAY_S)
-        return store
+        return LastingStore(store, Absence())
 
     @contextmanager
     def _resumable(self, run: Run) -> Iterator[None]:
-        """Say how to go on with an interrupted run."""
+        """Say how to go on with a run that ended before its time."""
         try:
             yield
+        except StoreAway:
+            self._console.print(
+                f"the store of run {run.run_id} stayed away; when it is back, go on with the key "
+                f"resume: {run.run_id}",
+                soft_wrap=True,
+            )
+            raise
         except (Interrupted, KeyboardInterrupt) as error:
             self._console.print(
                 f"run {run.run_id} was interrupted; go on with the key resume: {run.run_id}",
@@ -208,6 +212,8 @@ def _documented(
         stopped = isinstance(error, Interrupted | KeyboardInterrupt)
         try:
             document("cancelled" if stopped else "failed")
+        except StoreAway as away:
+            logger.error("run %s has no summary: %s", run.run_id, away)  # noqa: TRY400 - it says it all
         except Exception:  # what ended the run matters more, and is raised
             logger.exception("the summary of run %s could not be written", run.run_id)
         raise

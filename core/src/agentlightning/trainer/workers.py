@@ -10,6 +10,7 @@ from agentlightning.executor import Executor
 from agentlightning.plugins import plugins
 from agentlightning.records import JSON, Run, to_builtins
 from agentlightning.runner import KEPT_AS, RunnerSpec, RunSettings, settings_of
+from agentlightning.trainer.absence import AWAY_S
 
 
 def make_executor(config: Config) -> Executor:
@@ -70,4 +71,5 @@ def make_spec(
         settings=settings,
         serves_model=serves_model,
         environment=config.runners.environment,
+        patience_s=AWAY_S,
     )

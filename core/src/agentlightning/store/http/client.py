@@ -158,9 +158,6 @@ class HttpStore(PatientStore):
     def stop_waiting(self, worker_id: str) -> None:
         self._asker.ask(ops.STOP_WAITING, m.StopWaiting(worker_id=worker_id))
 
-    def sit_out(self, seconds: float) -> None:
-        self._transport.retry_s = seconds
-
     def begin(
         self, run_name: str, request: RolloutRequest, worker_id: str, *, key: str | None = None
     ) -> Claim:
