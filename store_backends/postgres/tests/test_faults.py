@@ -1,12 +1,13 @@
 """A server that goes away and comes back, connections that break, and too many of them."""
 
+import logging
 import threading
 import time
 from contextlib import suppress
 
 import psycopg
 import pytest
-from agentlightning.errors import StoreClosed, StoreUnavailable
+from agentlightning.errors import StoreAway, StoreClosed, StoreUnavailable
 from agentlightning.store import waiting
 from agentlightning.testing.postgres import PostgresServer
 from agentlightning.testing.store import request, span
@@ -57,21 +58,40 @@ def test_a_call_on_a_stopped_server_fails_and_later_ones_work_without_reopening(
             frail.halt()
             tables.insert_spans([span(claim.key, 1)])
 
-    with pytest.raises(StoreUnavailable, match="it is stored once"):
+    with pytest.raises(StoreAway, match="it is stored once"):
         add_span_while_it_stops()
     threading.Timer(0.5, frail.start).start()
     assert store.add_spans([span(claim.key, 2)]) == 1  # it waits until the server is back
     assert [item.start_ns for item in store.spans([claim.key.rollout_id])] == [2]
 
 
-def test_a_server_that_stays_away_is_told_within_seconds(store, frail, monkeypatch):
+def test_a_server_that_stays_away_is_told_within_seconds_and_once(store, frail, monkeypatch, caplog):
     store.create_run("run", {})
     frail.halt()
     monkeypatch.setattr(store._pool, "timeout", 0.5)
     began = time.monotonic()
-    with pytest.raises(StoreUnavailable, match="does the server run"):
+    with pytest.raises(StoreAway, match="does the server run"):
         store.runs()
     assert time.monotonic() - began < 10
+    assert caplog.records == []  # the error says it all, and the pool warns of each try otherwise
+
+
+def test_what_other_pools_of_the_program_log_is_left_alone(store, caplog):
+    logging.getLogger("psycopg.pool").warning("error connecting in %r: %s", "theirs", "refused")
+    assert caplog.messages == ["error connecting in 'theirs': refused"]
+
+
+@pytest.mark.parametrize("told", ["halted", "password", "database"])
+def test_only_a_server_that_may_come_back_is_worth_waiting_for(url, frail, told):
+    wrong = {
+        "password": url.replace("//agentlightning:", "//agentlightning:x"),
+        "database": url + "_of_nobody",
+    }
+    if told == "halted":
+        frail.halt()
+    with pytest.raises(StoreUnavailable) as refused:
+        PostgresStore(wrong.get(told, url))
+    assert isinstance(refused.value, StoreAway) == (told == "halted")
 
 
 def test_what_was_answered_survives_a_crash_of_the_server(store, frail):

@@ -10,6 +10,7 @@ from agentlightning.errors import ConfigError, StoreUnavailable
 from agentlightning.store.opening import without_password
 from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import TupleRow
 from psycopg.types.string import TextLoader
 
 from agentlightning_postgres.text import TextDumper
@@ -58,9 +59,13 @@ def arguments_of(url: str) -> dict[str, Any]:
     return {**_DEFAULTS, **given, "autocommit": True, "context": _adapters}
 
 
+class StoreConnection(psycopg.Connection[TupleRow]):
+    """A connection of ours, so that what is logged of it is known from others'."""
+
+
 def connect(arguments: dict[str, Any]) -> psycopg.Connection:
     """A connection on which transactions begin and end where the store says."""
-    connection = psycopg.connect(**arguments)
+    connection = StoreConnection.connect(**arguments)
     try:
         configure(connection)
     except BaseException:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 import psycopg
-from agentlightning.errors import BadValue, StoreClosed, StoreUnavailable
+from agentlightning.errors import BadValue, StoreAway, StoreClosed, StoreUnavailable
 from psycopg import errors
 from psycopg_pool import PoolClosed, PoolTimeout
 
@@ -37,6 +37,20 @@ _HINTS: Final[tuple[tuple[type[psycopg.Error], str], ...]] = (
     (errors.UndefinedTable, "was the store's database emptied or replaced while it was open?"),
     (errors.OperationalError, _MAYBE_STORED),
 )
+_PASSING: Final = (
+    PoolTimeout,
+    errors.DeadlockDetected,
+    errors.SerializationFailure,
+    errors.UniqueViolation,
+    errors.LockNotAvailable,
+    errors.IdleInTransactionSessionTimeout,
+    errors.TooManyConnections,
+    errors.AdminShutdown,
+    errors.CrashShutdown,
+    errors.CannotConnectNow,
+)
+"""What the same call need not meet again."""
+
 # While connecting, libpq has only words for what is wrong, in the server's language.
 _WORDS: Final = {
     "does not exist": "make it first, for example with: createdb -O USER DATABASE",
@@ -52,6 +66,8 @@ _WORDS: Final = {
     "resolve host": "check the host's name",
     "timeout": "check the host, the port and the firewall between",
 }
+_LASTING: Final = ("does not exist", "authentication failed", "no password supplied", "pg_hba.conf")
+"""What a server says, in English, to whom it will say the same in a minute."""
 
 
 @contextmanager
@@ -68,12 +84,20 @@ def explained(shown: str) -> Iterator[None]:
     except _TOO_BIG as error:
         raise BadValue(f"{shown} cannot hold this value: {_told(error)}") from error
     except psycopg.Error as error:
-        raise StoreUnavailable(f"{shown}: {_told(error)}; {_hint(error)}") from error
+        kind = StoreAway if _may_pass(error) else StoreUnavailable
+        raise kind(f"{shown}: {_told(error)}; {_hint(error)}") from error
 
 
 def _told(error: psycopg.Error) -> str:
     told = error.diag.message_primary or str(error)
     return " ".join(told.split()) or type(error).__name__
+
+
+def _may_pass(error: psycopg.Error) -> bool:
+    """Whether the same call may succeed a little later."""
+    if error.sqlstate is None and isinstance(error, psycopg.OperationalError):
+        return not any(words in str(error) for words in _LASTING)
+    return isinstance(error, _PASSING)
 
 
 def _hint(error: psycopg.Error) -> str:

@@ -20,6 +20,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from agentlightning_postgres.clock import DatabaseClock
 from agentlightning_postgres.connection import (
+    StoreConnection,
     arguments_of,
     check_alive,
     check_encoding,
@@ -29,6 +30,7 @@ from agentlightning_postgres.connection import (
 from agentlightning_postgres.explaining import explained
 from agentlightning_postgres.listening import Listener
 from agentlightning_postgres.migrations import bring_up_to_date, has_steps, secret_of
+from agentlightning_postgres.pool_log import POOL_PREFIX, keep_quiet
 from agentlightning_postgres.session import Remembered
 from agentlightning_postgres.tables import PostgresTables
 
@@ -72,7 +74,9 @@ class PostgresStore(TableStore):
         self._process = os.getpid()
         self._remembered = Remembered()
         self._listener = Listener(lambda: connect(arguments), self.watchers, self._opening)
+        keep_quiet()
         self._pool = ConnectionPool(
+            connection_class=StoreConnection,
             kwargs=arguments,
             min_size=1,
             max_size=MAX_CONNECTIONS,
@@ -81,7 +85,7 @@ class PostgresStore(TableStore):
             reconnect_timeout=_PATIENCE_S,
             max_idle=_IDLE_S,
             num_workers=1,
-            name=f"agentlightning-{self._opening}",
+            name=f"{POOL_PREFIX}{self._opening}",
             open=True,
         )
 
@@ -146,7 +150,7 @@ class PostgresStore(TableStore):
                     self._remembered.forget()
                 self._pool.putconn(connection)
 
-    def _living(self) -> psycopg.Connection:
+    def _living(self) -> StoreConnection:
         """A connection of the pool that the server has not closed: after its restart all are.
 
         The pool could check that itself, but waits longer and longer from one dead one to the next.
