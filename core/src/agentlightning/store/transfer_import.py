@@ -179,9 +179,9 @@ class _Batch:
 
     def _look_at_attempt(self, attempt: Attempt) -> None:
         name, number = attempt.key
+        self._need_attempt(attempt.key)
         there = self._attempts.get(attempt.key)
         if name not in self._rollouts:
-            self._need_attempt(attempt.key)
             there = self._attempts_there[name][number - 1]
         if not is_there(f"attempt {number} of rollout {name}", there, attempt):
             self._attempts[attempt.key] = attempt
@@ -208,10 +208,12 @@ class _Batch:
 
     def _check_rollouts(self) -> None:
         """Of each new rollout all attempts must be here: without them nobody could end it."""
+        given: dict[str, list[Attempt]] = {name: [] for name in self._rollouts}
+        for key, attempt in self._attempts.items():
+            if key.rollout_id in given:
+                given[key.rollout_id].append(attempt)
         for name, rollout in self._rollouts.items():
-            numbers = range(1, rollout.attempt + 1)
-            keys = [AttemptKey(name, number) for number in numbers]
-            check_rollout(rollout, [self._attempts.get(key) for key in keys])
+            check_rollout(rollout, given[name])
 
     def _drop_spans_that_are_there(self) -> None:
         wanted: dict[AttemptKey, set[str]] = {}

@@ -239,6 +239,20 @@ class TransferTests(StoreTests):
             store.import_rows(broken)
         assert store.runs() == []
 
+    def test_a_rollout_comes_with_exactly_its_attempts(self, store: Store, rows: Rows) -> None:
+        """None is missing, however many it says it had, and none is more than it had."""
+        others = [row for row in rows if not isinstance(row, RolloutRow | AttemptRow | SpanRow)]
+        rollouts = [row for row in rows if isinstance(row, RolloutRow)]
+        attempts = [row for row in rows if isinstance(row, AttemptRow)]
+        boasting = [replace(row, record=replace(row.record, attempt=2**62)) for row in rollouts]
+        with pytest.raises(InvalidTransition, match=str(2**62)):
+            store.import_rows([*others, *boasting, *attempts])
+        for number in (0, 2**40):
+            stray = AttemptRow(record=replace(attempts[0].record, number=number))
+            with pytest.raises(UnknownAttempt, match=str(number)):
+                store.import_rows([*others, *rollouts, *attempts, stray])
+        assert store.runs() == []
+
     def test_an_answer_names_only_what_its_run_has(self, store: Store, rows: Rows) -> None:
         """Else a resumed run would be promised rollouts that are not there."""
         broken = [
