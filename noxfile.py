@@ -239,7 +239,18 @@ def whole(session: nox.Session) -> None:
     """The repository as a whole: packaging, isolation, layers, documents, cost of importing."""
     # Wheels are built in its tests, and no framework is there.
     session.install("hatchling", "-r", "requirements-dev.txt")
-    pytest(session, "tests", "--ignore=tests/end_to_end", "--ignore=tests/faults")
+    elsewhere = ("end_to_end", "faults", "clients")
+    pytest(session, "tests", *(f"--ignore=tests/{folder}" for folder in elsewhere))
+
+
+@counted()
+def clients(session: nox.Session) -> None:
+    """Agents in JavaScript and by curl, on the official packages of OpenAI and Anthropic, unpatched."""
+    session.install(*CORE)
+    if shutil.which("npm"):  # without it the tests say why they are skipped
+        quiet = ("--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error")
+        session.run("npm", "install", "--prefix", "tests/clients", *quiet, external=True)
+    pytest(session, "tests/clients")
 
 
 @counted()
