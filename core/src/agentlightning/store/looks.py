@@ -47,13 +47,18 @@ class Over:
         self._count = len(self._order) if count is None else count
         if not 0 <= self._count <= len(self._order):
             raise BadValue(
-                f"waiting for {count} of {len(self._order)} rollouts; expected at most as many"
+                f"waiting for {count} of {len(self._order)} rollouts; expected 0 to all of them"
             )
 
     @property
     def pending(self) -> list[str]:
         """Those not seen over yet, in the order given."""
         return [name for name in self._order if name in self._pending]
+
+    @property
+    def found(self) -> list[Rollout]:
+        """Those that are over, in the order given."""
+        return [self._over[name] for name in self._order if name in self._over]
 
     @property
     def missing(self) -> int:
@@ -65,9 +70,7 @@ class Over:
         for rollout in rollouts:
             self._over[rollout.rollout_id] = rollout
             self._pending.discard(rollout.rollout_id)
-        if self.missing:
-            return None
-        return [self._over[name] for name in self._order if name in self._over]
+        return None if self.missing else self.found
 
     def missed(self, timeout_s: float, trouble: StoreUnavailable | None) -> list[Rollout]:
         """Raise ``Deadline``; ``trouble`` is why the store could not be asked at the end."""
