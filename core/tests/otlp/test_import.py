@@ -122,6 +122,7 @@ def test_named_attributes_become_rewards(store, files):
     path = files / "scored.json"
     told = imported(store, path)
     assert [item.reward for item in rollouts(store, told.runs[0])] == [None] * 4
+    assert len({item.group_id for item in rollouts(store, told.runs[0])}) == 1  # one task, four times
     scored = imported(store, path, rewards={"eval.correct": "reward"})
     assert [item.reward for item in rollouts(store, told.runs[0])] == [0.25, 1.0, 0.5, None]
     assert scored.new == 3

@@ -148,7 +148,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     run_dir: str | None = None
     resume: str | None = None
     report_to: tuple[str, ...] | str = ()
-    otlp: bool | str = msgspec.field(default_factory=told_by_environment)
+    otlp: bool | str | None = msgspec.field(default_factory=told_by_environment)
     budget: BudgetConfig = msgspec.field(default_factory=BudgetConfig)
 
 

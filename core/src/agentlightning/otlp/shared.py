@@ -24,8 +24,6 @@ def shared_exporter() -> Exporter | None:
     would be sent is recorded by then.
     """
     told = told_by_environment()
-    if told is False:
-        return None
     try:
         target = target_of(told)
     except ConfigError as error:

@@ -26,17 +26,17 @@ class Target:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def told_by_environment() -> bool | str:
-    """What :data:`VARIABLE` says: off, on, or a URL."""
+def told_by_environment() -> bool | str | None:
+    """What :data:`VARIABLE` says: nothing, off, on, or a URL."""
     told = os.environ.get(VARIABLE, "").strip()
-    return _WORDS.get(told.lower(), told)
+    return _WORDS.get(told.lower(), told) or None
 
 
-def target_of(told: bool | str) -> Target | None:
+def target_of(told: bool | str | None) -> Target | None:
     """Where to send; None for nowhere.
 
     Args:
-        told: False for nowhere; the URL of a collector, with or without ``/v1/traces``; True for where
+        told: False or None for nowhere; the URL of a collector, with or without ``/v1/traces``; True for where
             ``OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`` or ``OTEL_EXPORTER_OTLP_ENDPOINT`` say, by default
             this machine. Headers are those of ``OTEL_EXPORTER_OTLP_TRACES_HEADERS`` or
             ``OTEL_EXPORTER_OTLP_HEADERS`` in each case.
@@ -44,7 +44,7 @@ def target_of(told: bool | str) -> Target | None:
     Raises:
         ConfigError: it is no such URL, or a variable cannot be followed.
     """
-    if told is False:
+    if not told:
         return None
     if told is not True:
         return Target(_checked(_with_path(told), "otlp"), _headers())

@@ -17,7 +17,7 @@ Send: TypeAlias = Callable[[RolloutResult], None]
 
 @contextmanager
 def traces_out(
-    told: bool | str, run: Run, log: Callable[[Mapping[str, float]], None]
+    told: bool | str | None, run: Run, log: Callable[[Mapping[str, float]], None]
 ) -> Iterator[Send]:
     """What sends a rollout of the run; at the end, what could not be sent is told as metrics.
 

@@ -25,6 +25,7 @@ from agentlightning.records import (
     RolloutStatus,
     Span,
     SpanEvent,
+    to_json,
 )
 from agentlightning.samples import CreditRules, outcome
 
@@ -173,10 +174,12 @@ class Rebuilder:
         calls = [span.call for span in spans if span.call is not None]
         mode = root.attributes.get(semconv.MODE)
         status = attempt.status if attempt.status in ("succeeded", "cancelled") else "failed"
+        asked = asked_of(root, calls)
         rollout = Rollout(
             rollout_id=attempt.rollout_id,
             run_id=self.run_id,
-            input=asked_of(root, calls),
+            group_id=_task_id(asked),
+            input=asked,
             mode=cast("Mode", mode) if mode in get_args(Mode) else "train",
             status=status,
             created_at=min(span.start_ns for span in group.spans) / _NS,
@@ -192,6 +195,11 @@ def _new_id(run_id: str, group: Group) -> str:
     """The same whenever the same is read; it begins with the time, as stores' own ids do."""
     began_ms = group.spans[0].start_ns // 1_000_000
     return f"ro-{began_ms:012x}{hashlib.sha256(f'{run_id}/{group.name}'.encode()).hexdigest()[:10]}"
+
+
+def _task_id(asked: JSON) -> str:
+    """The same for all rollouts on one task, so that the best of each can be chosen."""
+    return f"task-{hashlib.sha256(to_json(asked)).hexdigest()[:22]}"
 
 
 def _root(spans: Sequence[Span]) -> Span:
