@@ -109,7 +109,8 @@ def test_processes_share_the_work_and_end_with_the_run(agents, url, store, run):
     assert {rollout.output["text"] for rollout in rollouts} == {"cba"}
     assert os.getpid() not in {rollout.output["pid"] for rollout in rollouts}
     assert not any(rollout.output["torch"] for rollout in rollouts)
-    assert len(store.workers()) == 2
+    # A thread that comes when those before it have left already works under a name of its own.
+    assert len({worker.report["pid"] for worker in store.workers()}) == 2
     assert children() == []
     told = work.executor.reports()
     assert sorted(report["host"] for report in told) == [socket.gethostname()] * 2
