@@ -15,7 +15,7 @@ from agentlightning.recording.patching import Patch
 
 
 def _start(original: Callable[[threading.Thread], None], thread: threading.Thread) -> None:
-    if current_rollout() is not None:
+    if current_rollout() is not None and not _is_ours(thread):
         context, run = contextvars.copy_context(), thread.run
 
         def run_in_context() -> None:
@@ -24,6 +24,15 @@ def _start(original: Callable[[threading.Thread], None], thread: threading.Threa
 
         thread.run = run_in_context  # type: ignore[method-assign]
     original(thread)
+
+
+def _is_ours(thread: threading.Thread) -> bool:
+    """Whether a thread runs this package's own code: a server, a writer; they outlive the rollout.
+
+    What the endpoint sends to its models would else be an LLM call of whoever made it start.
+    """
+    target = getattr(thread, "_target", None)  # nothing public tells it
+    return str(getattr(target, "__module__", "")).startswith("agentlightning.")
 
 
 def _submit(
