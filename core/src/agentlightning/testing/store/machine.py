@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -48,7 +48,13 @@ def check_against_model(
 
     run_state_machine_as_test(
         Machine,
-        settings=settings(max_examples=examples, stateful_step_count=steps, deadline=None),
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            # It measures how busy the computer is: a store on a disk or a server takes its time.
+            suppress_health_check=[HealthCheck.too_slow],
+        ),
     )
 
 
@@ -101,6 +107,8 @@ class StoreMachine(RuleBasedStateMachine):
             self.model.claim(name, worker)
         return multiple(*(claim.key for claim in claims))
 
+    # Of an empty bundle a list cannot be drawn: Hypothesis would throw all that came before away.
+    @precondition(lambda self: any(item.attempts for item in self.model.rollouts.values()))
     @rule(keys=st.lists(attempts, min_size=1, max_size=3, unique=True), worker=WORKERS)
     def heartbeat(self, keys: list[AttemptKey], worker: str) -> None:
         """Beat for attempts of any age, one's own or not."""
@@ -120,6 +128,7 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             assert is_taken
 
+    @precondition(lambda self: self.model.rollouts)
     @rule(names=st.lists(rollouts, min_size=1, max_size=2))
     def cancel(self, names: list[str]) -> None:
         """Cancel rollouts in any state."""
