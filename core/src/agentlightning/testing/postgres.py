@@ -66,7 +66,8 @@ def wheel_binaries() -> Path | None:
 class PostgresServer:
     """One server and its data, from :meth:`start` to :meth:`stop`; also a context manager.
 
-    Root may not run PostgreSQL; the server then belongs to ``postgres``, or else to ``nobody``.
+    Root may not run PostgreSQL; the server then belongs to ``postgres``, or else to ``nobody``, who get
+    a copy of programs that they cannot reach, as of those in an environment in root's home.
 
     Args:
         durable: wait for the disk at each commit, as a real server does. Without it data survives
@@ -83,9 +84,10 @@ class PostgresServer:
         binaries: Path | None = None,
     ) -> None:
         self.password = secrets.token_urlsafe(12) + "@/%"  # what a URL has to quote
-        self._binaries = binaries or find_binaries()
+        self._found = self._binaries = binaries or find_binaries()
         self._settings = ({} if durable else _RELAXED) | dict(settings or {})
         self._owner = _unprivileged() if os.geteuid() == 0 else {}
+        self._copied: Path | None = None
         self._folder: Path | None = None
         self._port: int | None = None
         self._databases = itertools.count(1)
@@ -163,6 +165,7 @@ class PostgresServer:
             self._shut_down("immediate")
             shutil.rmtree(self._folder)
             self._folder = None
+        self._remove_copy()
 
     def __enter__(self) -> Self:
         self.start()
@@ -179,6 +182,7 @@ class PostgresServer:
 
     def _new_cluster(self) -> Path:
         # Not below pytest's tmp_path, which only its owner may enter.
+        self._make_programs_reachable()
         folder = Path(tempfile.mkdtemp(prefix="agl-postgres-"))
         secret = folder / "password"
         secret.write_text(self.password)
@@ -192,9 +196,31 @@ class PostgresServer:
             )
         except PostgresError:
             shutil.rmtree(folder)
+            self._remove_copy()
             raise
         secret.unlink()
         return folder
+
+    def _make_programs_reachable(self) -> None:
+        """Copy them, and the libraries that a wheel keeps beside its package, if their user cannot."""
+        if not self._owner or _can_run(self._owner, self._found / "initdb"):
+            return
+        self._copied = Path(tempfile.mkdtemp(prefix="agl-postgres-programs-"))
+        root = self._found.parent
+        package = root.parent
+        libraries = package.with_name(f"{package.name}.libs")
+        copy = self._copied / package.name / root.name  # they find each other by where they lie
+        shutil.copytree(root, copy, symlinks=True)
+        if libraries.is_dir():
+            shutil.copytree(libraries, self._copied / libraries.name, symlinks=True)
+        for path in (self._copied, *self._copied.rglob("*")):
+            os.chown(path, self._owner["user"], self._owner["group"], follow_symlinks=False)
+        self._binaries = copy / self._found.name
+
+    def _remove_copy(self) -> None:
+        if self._copied is not None:
+            shutil.rmtree(self._copied)
+            self._copied, self._binaries = None, self._found
 
     def _start_at(self, port: int) -> None:
         settings = {
@@ -222,23 +248,17 @@ class PostgresServer:
 
     def _run(self, program: str, *options: str, **variables: str) -> None:
         with tempfile.TemporaryFile("w+") as told:  # a pipe would be kept open by the server
-            try:
-                done = subprocess.run(  # noqa: S603  (our own words, and no shell)
-                    [self._binaries / program, *options],
-                    cwd="/",
-                    env=os.environ | variables,
-                    stdin=subprocess.DEVNULL,
-                    stdout=told,
-                    stderr=told,
-                    timeout=2 * _PATIENCE_S,
-                    check=False,
-                    **self._owner,
-                )
-            except PermissionError as error:
-                raise PostgresError(
-                    f"the unprivileged user that runs the server may not run {self._binaries / program}"
-                    "; let every user enter the folders above it, or use a system's PostgreSQL"
-                ) from error
+            done = subprocess.run(  # noqa: S603  (our own words, and no shell)
+                [self._binaries / program, *options],
+                cwd="/",
+                env=os.environ | variables,
+                stdin=subprocess.DEVNULL,
+                stdout=told,
+                stderr=told,
+                timeout=2 * _PATIENCE_S,
+                check=False,
+                **self._owner,
+            )
             if done.returncode:
                 told.seek(0)
                 raise PostgresError(f"{program} ended with {done.returncode}: {told.read()[-2000:]}")
@@ -281,6 +301,17 @@ def _candidates() -> Iterator[Path]:
         yield Path(told.stdout.strip() or "/nonexistent")
     if from_wheel := wheel_binaries():
         yield from_wheel
+
+
+def _can_run(owner: Mapping[str, Any], program: Path) -> bool:
+    """Whether that user may enter the folders above a program, and run it."""
+    try:
+        done = subprocess.run(  # noqa: S603
+            [program, "--version"], cwd="/", capture_output=True, check=False, **owner
+        )
+    except PermissionError:
+        return False
+    return done.returncode == 0
 
 
 def _unprivileged() -> dict[str, Any]:
