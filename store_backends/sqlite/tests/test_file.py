@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from agentlightning.errors import ConfigError, SchemaMismatch, StoreUnavailable
+from agentlightning.records import Data
 from agentlightning.testing.store import request, span
 from agentlightning_sqlite import migrations, schema_version
 from agentlightning_sqlite.schema_version import SCHEMA_VERSION
@@ -142,6 +143,30 @@ def test_a_file_of_a_later_version_is_refused_with_what_to_do(tmp_path):
     later.close()
     with pytest.raises(SchemaMismatch, match=r"999_tomorrow.*pip install -U agentlightning-sqlite"):
         SqliteStore(f"sqlite:///{path}")
+
+
+def test_a_transaction_that_cannot_begin_keeps_nobody_out(tmp_path):
+    """Whatever ends it, once it has the lock: a damaged page, or Ctrl+C in that moment."""
+    url = f"sqlite:///{tmp_path}/runs.db"
+    with SqliteStore(url) as store, SqliteStore(url) as other:
+        store._connection.set_authorizer(
+            lambda what, *_: sqlite3.SQLITE_DENY if what == sqlite3.SQLITE_PRAGMA else sqlite3.SQLITE_OK
+        )
+        with pytest.raises(StoreUnavailable, match="not authorized"):
+            store.create_run("fails", {})
+        assert not store._connection.in_transaction
+        other.create_run("others", {})
+        store._connection.set_authorizer(None)
+        assert [run.name for run in store.runs()] == ["others"]
+
+
+def test_versions_that_were_read_are_not_all_remembered(tmp_path):
+    with SqliteStore(f"sqlite:///{tmp_path}/runs.db") as store:
+        run_id = store.create_run("publishes", {}).run_id
+        for number in range(600):
+            version = store.publish(run_id, {"data": Data(value=number)}).version
+            assert store.resources(run_id, version).resources["data"].value == number
+        assert len(store._tables._known.resources) < 300
 
 
 def test_a_file_that_breaks_while_open_is_reported(tmp_path):

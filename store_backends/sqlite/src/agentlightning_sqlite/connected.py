@@ -20,7 +20,8 @@ from msgspec.structs import replace
 from agentlightning_sqlite.rows import Row, text
 
 IDS: Final = "in (select value from json_each(?))"
-_CLAIMS = 10_000
+_CLAIMS: Final = 10_000
+_RESOURCES: Final = 256
 
 
 @dataclass
@@ -42,6 +43,12 @@ class Known:
     expiry: list[float | None] = field(default_factory=list)
     seen: dict[str, float] = field(default_factory=dict)
     claimed: dict[str, tuple[Rollout, Attempt]] = field(default_factory=dict)
+
+    def keep_resources(self, run_id: str, version: int, record: str) -> None:
+        """Remember a version of resources; a run that publishes for days must not fill the memory."""
+        if len(self.resources) >= _RESOURCES:
+            self.resources.clear()
+        self.resources[run_id, version] = record
 
     def claim(self, rollout: Rollout, attempt: Attempt) -> None:
         """Remember a claim."""

@@ -99,7 +99,7 @@ class RunTables(Connected):
             record = self._one(sql, run_id, version)
             if record is None:
                 return None
-            self._known.resources[run_id, version] = record
+            self._known.keep_resources(run_id, version, record)
         return from_json(record, ResourcesVersion)
 
     def newest_resources(self, run_id: str, *, candidates: bool) -> int:

@@ -88,8 +88,8 @@ class SqliteStore(TableStore):
     def _transaction(self, how: str) -> Iterator[None]:
         with self._lock, explained(self.path):
             self._check_usable()
-            begin(self._connection, how, self._tables.begun)
             try:
+                begin(self._connection, how, self._tables.begun)
                 yield
                 self._connection.execute("commit")
                 self._tables.committed()
