@@ -367,6 +367,13 @@ def bench_store(session: nox.Session) -> None:
     session.run("python", "-m", "benchmarks.store", *session.posargs, stderr=sys.stderr)
 
 
+@nox.session(default=False)
+def bench_endpoint(session: nox.Session) -> None:
+    """Measure what the endpoint adds to a call; standard output has a JSON object a line."""
+    session.install(*CORE)
+    session.run("python", "-m", "benchmarks.endpoint", *session.posargs, stderr=sys.stderr)
+
+
 @nox.session(venv_backend="none", default=False)
 def dev(session: nox.Session) -> None:
     """Put everything a developer needs into .venv, but the frameworks."""
