@@ -12,6 +12,7 @@ from agentlightning.llm_api.scrub import (
     scrub_body,
     scrub_text,
 )
+from agentlightning.llm_api.secrets import remember_secrets
 from agentlightning.llm_api.templates import BadConversation, template_messages, template_tools
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "origin_of",
     "read_call",
     "read_call_headers",
+    "remember_secrets",
     "request_messages",
     "scrub",
     "scrub_body",

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
+from agentlightning.llm_api.secrets import known_secrets
 from agentlightning.records import JSON
 
 MEDIA_LIMIT: Final = 4096
@@ -57,11 +58,13 @@ def scrub_body(body: Mapping[Any, Any]) -> dict[str, JSON]:
 
 
 def scrub_text(text: str, *, secrets: Iterable[str | None] = ()) -> str:
-    """``text`` (an error message, a traceback) without keys: those given, and what looks like one.
+    """``text`` (an error message, a traceback) without keys.
 
-    Lone surrogates, which no store takes, are written as escapes.
+    Removed are those given, those that went along with calls that failed
+    (:func:`~agentlightning.llm_api.secrets.remember_secrets`), and what looks like one. Lone
+    surrogates, which no store takes, are written as escapes.
     """
-    for secret in secrets:
+    for secret in (*secrets, *known_secrets()):
         if secret:
             text = text.replace(secret, REMOVED)
     return _well_formed(_SECRET_TEXT.sub(REMOVED, text))

@@ -133,7 +133,7 @@ def _send(call: OpenCall) -> dict[str, Any]:
             "is OPENAI_BASE_URL (or init's base_url) right?"
         ) from error
     if answer.is_error:
-        told = scrub_text(answer.text[:500], secrets=[key])
+        told = scrub_text(answer.text[:500], secrets=[key, *call.headers.values()])
         raise ModelCallFailed(f"{outgoing.url} answered {answer.status_code}: {told}")
     body, problem = read_body(answer.content)
     if body is None:

@@ -14,7 +14,9 @@ from agentlightning.llm_api import (
     error_line,
     llm_span,
     read_call,
+    remember_secrets,
     scrub_body,
+    scrub_text,
     write_call_headers,
 )
 from agentlightning.llm_api.replies import read_body
@@ -76,6 +78,7 @@ class OpenCall:
         self._seq = context.life.next_seq()
         self._start_ns = self._left_ns = time.time_ns()
         self._sent: bytes | None = None
+        self._headers: Mapping[str, str] = {}
         self._request: Mapping[str, Any] = outgoing.body
         self._retries = 0
         self._failed_try: _FailedTry | None = None
@@ -94,17 +97,18 @@ class OpenCall:
         return headers
 
     @never_raises(lambda: None)
-    def leaves(self, url: str, content: bytes) -> None:
+    def leaves(self, url: str, content: bytes, headers: Mapping[str, str]) -> None:
         """A try is sent to ``url``; the try before it, if there was one, is recorded as failed.
 
         ``content`` is what the record says was sent: SDKs take objects and iterators of all kinds,
-        and make JSON of them last of all.
+        and make JSON of them last of all. ``headers`` are looked at only if the call fails, for
+        secrets that the server or the SDK may repeat.
         """
         failed, self._failed_try = self._failed_try, None
         if failed is not None:
             self._record_try(failed)
             self._retries += 1
-        self._url, self._sent, self._left_ns = url, content, time.time_ns()
+        self._url, self._sent, self._headers, self._left_ns = url, content, headers, time.time_ns()
 
     @never_raises(lambda: None)
     def try_failed(self, error: BaseException | str) -> None:
@@ -156,8 +160,14 @@ class OpenCall:
         return first
 
     def _told(self, error: BaseException | str) -> str:
+        self._remember_secrets()
         secrets = [self.outgoing.api_key]
-        return error if isinstance(error, str) else error_line(error, secrets=secrets)
+        if isinstance(error, str):
+            return scrub_text(error, secrets=secrets)
+        return error_line(error, secrets=secrets)
+
+    def _remember_secrets(self) -> None:
+        remember_secrets(self._url, {**self.headers, **self._headers})
 
     def _record_try(self, failed: _FailedTry) -> None:
         if self.outgoing.by_endpoint:
@@ -177,6 +187,8 @@ class OpenCall:
         def make() -> Span:
             body = read_body(sent)[0] if isinstance(sent, bytes) else sent
             heard = read()
+            if heard.error is not None:
+                self._remember_secrets()
             call = read_call(
                 seq=self._seq,
                 api=self.api,

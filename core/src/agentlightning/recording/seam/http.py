@@ -141,7 +141,7 @@ class _Leaving:
         if self._under_way is not None:
             self._under_way.__enter__()
         self.call.sending = True
-        self.call.leaves(str(self.request.url), self._content)
+        self.call.leaves(str(self.request.url), self._content, self.request.headers)
 
     def __exit__(
         self,
