@@ -1,4 +1,6 @@
 import asyncio
+import dataclasses
+import json
 import logging
 import os
 import random
@@ -19,6 +21,7 @@ from agentlightning.recording.emitters import (
 )
 from agentlightning.recording.ids import new_span_id
 from agentlightning.recording.recorder import Recorder
+from agentlightning.records import to_json
 
 
 def by_name(spans):
@@ -270,3 +273,101 @@ def test_strange_values_neither_break_the_agent_nor_the_record(recording):
     assert span.attributes["nan"] == "nan"
     assert "Fails" in span.attributes["cls"]
     assert "repr fails" in span.attributes["odd"]
+
+
+class RaisingMapping(dict):
+    def items(self):
+        raise RuntimeError("not now")
+
+    __repr__ = Fails.__repr__
+
+
+class Liar:
+    @property
+    def __class__(self):
+        raise RuntimeError("no class either")
+
+
+@dataclasses.dataclass
+class RaisingField:
+    value: int = 0
+
+    def __getattribute__(self, name):
+        if name == "value":
+            raise RuntimeError("no field")
+        return super().__getattribute__(name)
+
+
+class RaisingNumber(float):
+    def __float__(self):
+        raise RuntimeError("no number")
+
+    __repr__ = Fails.__repr__
+
+
+cycle = []
+cycle.append({"again": cycle})
+ODD = {
+    "an object whose repr fails": object.__new__(Fails),
+    "a class that cannot be made": Fails,
+    "a mapping that raises": RaisingMapping(a=1),
+    "an object without a class": Liar(),
+    "a field that raises": RaisingField(),
+    "keys that are no text": {1: "x", None: b"\xff"},
+    "nan": float("nan"),
+    "infinity": float("-inf"),
+    "half a surrogate pair": "half \ud800",
+    "a cycle": cycle,
+    "memory": memoryview(b"ab"),
+    "a set": {"a", 1},
+    "a generator": (i for i in ()),
+    "a lock": threading.Lock(),
+    "a function": lambda: None,
+    "an exception": ValueError("x"),
+}
+
+
+@pytest.mark.parametrize("named", ODD)
+def test_any_value_passes_every_way_to_tell_something(recording, named):
+    odd = ODD[named]
+
+    @operation("same", given=odd)
+    def same(value, *, name=odd):
+        return value
+
+    @operation("same")
+    async def awaited(value):
+        return value
+
+    before = guard.faults()
+    with recording.rollout() as context:
+        emit_message(odd)
+        emit_object(odd, name=odd)
+        emit_annotation({"odd": odd})
+        emit_reward(1.0, name=odd, agent=odd)
+        emit_exception(odd)
+        assert same(odd) is odd
+        assert asyncio.run(awaited(odd)) is odd
+        with operation(odd), Recorder().agent(odd):
+            handle = Recorder().start("tool", odd, key=id(odd), attributes={"odd": odd})
+            handle.tool_result(odd)
+            handle.error(odd)
+            handle.end()
+        with pytest.raises(RewardError, match=context.key.rollout_id):
+            emit_reward(odd)
+    assert guard.faults() == before
+    spans = recording.spans(context)
+    assert len(spans) == 10
+    for span in spans:
+        json.loads(to_json(span), parse_constant=pytest.fail)
+
+
+def test_a_reward_that_is_nearly_a_number_is_refused_in_the_same_words(recording):
+    class Item:
+        @property
+        def item(self):
+            raise KeyError("item")
+
+    for value in (10**400, RaisingNumber(1), Item()):
+        with recording.rollout() as context, pytest.raises(RewardError, match=context.key.rollout_id):
+            emit_reward(value)

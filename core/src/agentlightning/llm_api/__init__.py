@@ -6,6 +6,7 @@ from agentlightning.llm_api.headers import CallHeaders, read_call_headers, write
 from agentlightning.llm_api.paths import api_of_path, base_of_url, origin_of, url_for, within
 from agentlightning.llm_api.rows import MESSAGES_FIELD, TEXT_FIELDS, messages_of_row, text_of_row
 from agentlightning.llm_api.scrub import (
+    as_name,
     error_line,
     error_message,
     scrub,
@@ -21,6 +22,7 @@ __all__ = [
     "BadConversation",
     "CallHeaders",
     "api_of_path",
+    "as_name",
     "base_of_url",
     "conversation",
     "error_line",

@@ -70,6 +70,11 @@ def scrub_text(text: str, *, secrets: Iterable[str | None] = ()) -> str:
     return _well_formed(_SECRET_TEXT.sub(REMOVED, text))
 
 
+def as_name(value: object) -> str:
+    """What should be a name, as text that can be recorded, whatever it is."""
+    return scrub_text(str(scrub(value)))
+
+
 def error_message(error: BaseException, *, secrets: Iterable[str | None] = ()) -> str:
     """What an exception says, as :func:`scrub_text` leaves it; never raises."""
     try:
@@ -99,9 +104,12 @@ class _Scrubber:
             return self._container(value, name)
         if value is None or kind is bool:
             return value
-        return self._number_or_other(value, name)
+        try:
+            return self._other(value, name)
+        except Exception:  # noqa: BLE001 - a user's object may raise whatever it is asked; its text is kept
+            return _text(value)
 
-    def _number_or_other(self, value: object, name: str) -> JSON:
+    def _other(self, value: object, name: str) -> JSON:
         if isinstance(value, enum.Enum):
             return self.clean(value.value, name)
         if isinstance(value, int | float):
@@ -130,7 +138,7 @@ class _Scrubber:
 
     def mapping(self, value: Mapping[Any, Any]) -> dict[str, JSON]:
         cleaned: dict[str, JSON] = {}
-        for key, item in value.items():
+        for key, item in list(value.items()):  # another thread may add to it meanwhile
             name = key if type(key) is str and key.isascii() else _name(key)
             if name.lower() in _WATCHED_NAMES:
                 cleaned[name] = self._watched(name, item, value)
@@ -171,10 +179,7 @@ class _Scrubber:
             return self.mapping(fields)
         dump = getattr(type(value), "model_dump", None)
         if callable(dump):
-            try:
-                return self.clean(dump(value, mode="json", exclude_unset=True), name)
-            except Exception:  # noqa: BLE001 - a user's model may raise anything; its text is kept then
-                return _text(value)
+            return self.clean(dump(value, mode="json", exclude_unset=True), name)
         return _text(value)
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from agentlightning import semconv
 from agentlightning.errors import RewardError
-from agentlightning.llm_api import origin_of
+from agentlightning.llm_api import as_name, origin_of, scrub
 from agentlightning.recording import seam
 from agentlightning.recording.context import RolloutContext, entered
 from agentlightning.recording.guard import report_fault
@@ -114,6 +114,7 @@ def reward_span(
     Raises:
         RewardError: the value is not a finite number; the message names the rollout.
     """
+    name = as_name(name)
     key = where.key if isinstance(where, RolloutContext) else where
     unscored = value is None and source == "function"
     number = None if unscored else _finite(value, key, name)
@@ -121,7 +122,7 @@ def reward_span(
     named: dict[str, JSON] = {
         semconv.REWARD_NAME: name,
         semconv.REWARD_VALUE: number,
-        semconv.REWARD_AGENT: agent,
+        semconv.REWARD_AGENT: None if agent is None else as_name(agent),
         semconv.REWARD_SPAN: span_id,
         semconv.REWARD_VERSION: version,
         semconv.REWARD_SOURCE: source,
@@ -143,16 +144,20 @@ def reward_span(
 
 
 def _finite(value: object, key: AttemptKey, name: str) -> float:
-    plain = value
-    item = getattr(value, "item", None)
-    if callable(item) and not isinstance(value, type):  # a number of numpy or torch
-        try:
-            plain = item()
-        except (TypeError, ValueError, RuntimeError):  # an array of several numbers
-            plain = None
-    if isinstance(plain, int | float) and math.isfinite(plain):
-        return float(plain)
+    number = _number(value)
+    if number is not None and math.isfinite(number):
+        return number
     raise RewardError(
-        f"the {name} of rollout {key.rollout_id} (attempt {key.number}) is {value!r}; expected a "
-        "finite number, True or False. Use None, or give no reward, for a rollout that has no score"
+        f"the {name} of rollout {key.rollout_id} (attempt {key.number}) is {scrub(value)!r}; expected "
+        "a finite number, True or False. Use None, or give no reward, for a rollout that has no score"
     )
+
+
+def _number(value: object) -> float | None:
+    """A number of Python, numpy or torch as a plain one; None for anything else."""
+    try:
+        item = None if isinstance(value, type) else getattr(value, "item", None)
+        plain = item() if callable(item) else value
+        return float(plain) if isinstance(plain, int | float) else None
+    except Exception:  # noqa: BLE001 - whatever it is that raises when asked, it is no number
+        return None

@@ -7,10 +7,10 @@ import time
 import traceback
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from agentlightning import semconv
-from agentlightning.llm_api import error_message, scrub, scrub_body, scrub_text
+from agentlightning.llm_api import as_name, error_message, scrub, scrub_body, scrub_text
 from agentlightning.recording.context import (
     Frame,
     RolloutContext,
@@ -77,13 +77,13 @@ class SpanHandle:
     @never_raises(lambda: None)
     def error(self, exc: BaseException | str) -> None:
         """Mark the span as failed and record why; it still has to be ended."""
-        event = exception_event(exc) if isinstance(exc, BaseException) else None
+        event = exception_event(exc) if _is_exception(exc) else None
         with self._lock:
             self._status = "error"
             if event is not None:
                 self._events.append(event)
             else:
-                self._attributes[semconv.EXCEPTION_MESSAGE] = scrub_text(str(exc))
+                self._attributes[semconv.EXCEPTION_MESSAGE] = as_name(exc)
 
     @never_raises(lambda: None)
     def end(self) -> None:
@@ -164,9 +164,8 @@ class Recorder:
         above = self._handle(context, parent)
         parent_id = above.span_id if above else current_span()
         frame = enter_span_frame(new_span_id(), above.frame if above else None)
-        name = scrub_text(str(name))
         held = key if key is not None else frame
-        handle = SpanHandle(context, kind, name, parent_id=parent_id, frame=frame, key=held)
+        handle = SpanHandle(context, kind, as_name(name), parent_id=parent_id, frame=frame, key=held)
         if attributes:
             handle.set(attributes)
         context.life.open_spans[held] = handle
@@ -190,7 +189,7 @@ class Recorder:
     @never_raises(lambda: Frame("", None))
     def enter_agent(self, name: str) -> AgentToken:
         """Make ``name`` the current agent, for frameworks that tell start and end apart."""
-        return enter_agent_frame(str(name))
+        return enter_agent_frame(as_name(name))
 
     @never_raises(lambda: None)
     def leave_agent(self, token: AgentToken) -> None:
@@ -203,6 +202,11 @@ class Recorder:
         if parent is None or isinstance(parent, SpanHandle):
             return parent if parent is not None and parent.frame is not None else None
         return context.life.open_spans.get(parent)
+
+
+def _is_exception(value: object) -> TypeGuard[BaseException]:
+    """By its type alone: an object may have a ``__class__`` that raises."""
+    return issubclass(type(value), BaseException)
 
 
 def exception_event(exc: BaseException) -> SpanEvent:
