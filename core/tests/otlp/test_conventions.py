@@ -7,9 +7,17 @@ import json
 import pytest
 from agentlightning.errors import BadValue
 from agentlightning.llm_api import conversation
-from agentlightning.otlp import with_call
-from agentlightning.records import Span, SpanEvent
+from agentlightning.otlp import request_of, with_call
+from agentlightning.otlp.kinds import kind_of
+from agentlightning.otlp.names import in_our_words
+from agentlightning.records import Rollout, Run, Span, SpanEvent
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+RUN = Run(run_id="run-1", name="mine", config={}, created_at=0.0)
+ROLLOUT = Rollout(
+    rollout_id="ro-1", run_id="run-1", input=1, mode="train", status="failed", created_at=0.0, attempt=1
+)
 ASKED = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "1+1?"}]
 CALLED = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
 RESULT = {"role": "tool", "tool_call_id": "c1", "content": "2"}
@@ -227,3 +235,28 @@ def test_parts_of_any_shape_raise_nothing():
     odd = [{"type": "tool_call"}, {"type": 3}, {}, {"type": "tool_call_response", "response": [1]}]
     told = {"gen_ai.input.messages": text([parts("user", *odd)])}
     assert with_call(span(told), seq=1, agent=None).call.request["messages"]
+
+
+NAMES = sorted({*TODAY, *OPENLLMETRY, *OPENINFERENCE, *LOGFIRE, *LISTED, "output.value", "input.value"})
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5) | st.sampled_from(["tool", "text"]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(["role", "parts", "type", "content", "message", "tool_calls", "function", "name",
+                         "arguments", "id", "response", "messages", "tools", "event.name"]),
+        inner, max_size=4,
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.dictionaries(st.sampled_from(NAMES), JSON_VALUES | JSON_VALUES.map(text), max_size=8))
+def test_whatever_attributes_say_it_is_a_call_or_counted(attributes):
+    kind_of(attributes)
+    in_our_words("tool", attributes)
+    try:
+        made = with_call(span(attributes), seq=1, agent=None)
+    except BadValue:
+        return
+    request_of(RUN, ROLLOUT, [made])

@@ -12,7 +12,9 @@ from agentlightning.llm_api import conversation
 from agentlightning.samples import Reason, transitions
 from agentlightning.samples.calls import recorded_calls
 from agentlightning.samples.types import CreditRules
+from agentlightning.server import Limits, Server, build_app
 from agentlightning.store import RolloutQuery
+from agentlightning.store.opening import open_store
 
 TASK = '[[tool:add:{"a": 1};;say:two]]'
 ASKED = [{"role": "system", "content": "be brief"}, {"role": "user", "content": TASK}]
@@ -159,6 +161,47 @@ def test_what_cannot_be_read_is_counted(store, files, tmp_path):
     assert told.rows["rollout"] == 1
     assert told.skipped.total() == 5
     assert any("span id" in reason for reason in told.skipped)
+
+
+def line(number, **told):
+    """A trace of one span, as a line."""
+    attributes = [{"key": key, "value": {"stringValue": text}} for key, text in told.items()]
+    span = {"traceId": f"{number:032x}", "spanId": f"{number:016x}", "attributes": attributes}
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ('{"args": ["question"], "kwargs": {}}', "question"),
+        ('{"args": [], "kwargs": {"a": 1}}', {"a": 1}),
+        ('{"args": [1, 2], "kwargs": {}}', {"args": [1, 2], "kwargs": {}}),
+        ('{"inputs": {"q": 1}, "tags": []}', {"q": 1}),
+        ('"text"', "text"),
+        ("no json", "no json"),
+        ('{"api_key": "abcdefghijk"}', {"api_key": "[removed: secret]"}),
+        ('"\\ud800"', "\\ud800"),  # half a character, which no store takes
+    ],
+)
+def test_the_task_is_what_the_root_was_given(store, tmp_path, told, kept):
+    (tmp_path / "one.json").write_text(line(1, **{"traceloop.entity.input": told}))
+    (rollout,) = rollouts(store, imported(store, tmp_path / "one.json").runs[0])
+    assert rollout.input == kept
+
+
+def test_a_rollout_that_the_store_refuses_keeps_no_other_out(store, tmp_path, monkeypatch):
+    server = Server(build_app(store=store, limits=Limits(body_bytes=20_000)))
+    monkeypatch.setenv("AGENTLIGHTNING_STORE_TOKEN", store.access_token("owner"))
+    path = tmp_path / "traces.json"
+    long = "x" * 30_000
+    path.write_text("".join(line(number, text=text) for number, text in enumerate(("a", long, "c"), 1)))
+    with open_store(server.start()) as behind:
+        told = imported(behind, path)
+    server.stop()
+    assert told.rows["rollout"] == len(rollouts(store, told.runs[0])) == 2
+    ((reason, count),) = told.skipped.items()
+    assert count == 1
+    assert reason.startswith("rollouts that the store refused")
 
 
 @pytest.mark.parametrize("body", [b'{"resourceLogs": []}', b"\x07abc", b"\n\xff", b"", b"[1, 2]"])

@@ -139,7 +139,7 @@ class Exporter:
             try:
                 reply = pool.request(
                     "POST",
-                    self._target.url,
+                    self._target.url.partition("?")[0],
                     body=body,
                     headers=headers,
                     timeout=_ANSWER_S,
@@ -181,7 +181,7 @@ class Exporter:
             logger.warning(
                 "spans were not taken by the collector at %s: %s. The store has them all; what follows "
                 "of this is counted",
-                self._target.url,
+                self._target.url.partition("?")[0],
                 why,
             )
 

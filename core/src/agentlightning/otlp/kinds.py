@@ -56,7 +56,9 @@ def kind_of(attributes: Mapping[str, JSON]) -> SpanKind:
     """``"other"`` unless an attribute of ours, or of a convention, says what it is."""
     if _is_number(attributes.get(semconv.REWARD_VALUE)):
         return "reward"
-    if (told := attributes.get(semconv.KIND)) in _OURS:
+    told = attributes.get(semconv.KIND)
+    has_bad_value = told == "reward" and semconv.REWARD_VALUE in attributes
+    if isinstance(told, str) and told in _OURS and not has_bad_value:
         return cast("SpanKind", told)
     for name, kinds in _BY_WORD.items():
         word = attributes.get(name)

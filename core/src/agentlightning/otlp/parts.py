@@ -25,8 +25,9 @@ def to_parts(message: Mapping[str, JSON]) -> dict[str, JSON]:
         parts.append({"type": "text", "content": content})
     elif isinstance(content, list):
         parts += [_to_part(item) for item in content]
-    for call in message.get("tool_calls") or ():
-        function = call.get("function") or {}
+    for call in listed(message.get("tool_calls")):
+        held = call.get("function")
+        function = held if isinstance(held, dict) else {}
         named = {"id": call.get("id"), "name": function.get("name")}
         parts.append({"type": "tool_call", **named, "arguments": plain(function.get("arguments"))})
     return {"role": role, "parts": parts}

@@ -36,9 +36,9 @@ def target_of(told: bool | str | None) -> Target | None:
     """Where to send; None for nowhere.
 
     Args:
-        told: False or None for nowhere; the URL of a collector, with or without ``/v1/traces``; True for where
-            ``OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`` or ``OTEL_EXPORTER_OTLP_ENDPOINT`` say, by default
-            this machine. Headers are those of ``OTEL_EXPORTER_OTLP_TRACES_HEADERS`` or
+        told: False or None for nowhere; the URL of a collector, with or without ``/v1/traces``; True
+            for where ``OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`` or ``OTEL_EXPORTER_OTLP_ENDPOINT`` say, by
+            default this machine. Headers are those of ``OTEL_EXPORTER_OTLP_TRACES_HEADERS`` or
             ``OTEL_EXPORTER_OTLP_HEADERS`` in each case.
 
     Raises:

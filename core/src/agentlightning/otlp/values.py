@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from agentlightning.llm_api import scrub_body
+from agentlightning.llm_api import scrub, scrub_body
 from agentlightning.llm_api.scrub import REMOVED, scrub_text
 from agentlightning.records import JSON
 from agentlightning.semconv import EXCEPTION_MESSAGE, EXCEPTION_STACKTRACE
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 _HEADERS: Final = ("http.request.header.", "http.response.header.", "gen_ai.headers", "llm.headers")
+_MAY_HOLD_SECRETS: Final = re.compile("key|auth|token|secret|cookie|header", re.IGNORECASE)
 _ERROR_TEXTS: Final = (EXCEPTION_MESSAGE, EXCEPTION_STACKTRACE)
 
 
@@ -26,9 +29,21 @@ def attributes_of(pairs: Iterable[KeyValue]) -> dict[str, JSON]:
     for name, value in plain.items():
         if name.startswith(_HEADERS):
             plain[name] = REMOVED
-        elif name in _ERROR_TEXTS and isinstance(value, str):
-            plain[name] = scrub_text(value)
+        elif isinstance(value, str):
+            plain[name] = scrub_text(value) if name in _ERROR_TEXTS else _without_secrets(value)
     return scrub_body(plain)
+
+
+def _without_secrets(text: str) -> str:
+    """JSON text with the secrets in it removed; any other text as it is."""
+    if text[:1] not in ("{", "[") or not _MAY_HOLD_SECRETS.search(text):
+        return text
+    try:
+        held = json.loads(text)
+        cleaned = scrub(held)
+    except (ValueError, RecursionError):
+        return text
+    return text if cleaned == held else json.dumps(cleaned, ensure_ascii=False)
 
 
 def _plain(value: AnyValue) -> Any:

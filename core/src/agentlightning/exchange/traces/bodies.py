@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from agentlightning import semconv
-from agentlightning.llm_api import conversation
+from agentlightning.llm_api import conversation, scrub
 from agentlightning.llm_api.conversation import Message
 from agentlightning.otlp import first_of, plain
 from agentlightning.records import JSON, LLMCall, Span
@@ -39,7 +39,7 @@ def asked_of(root: Span, calls: Sequence[LLMCall]) -> JSON:
         if found is None:
             found = _messages(root.attributes, semconv.INPUT_MESSAGES)
     if found is not None or not calls:
-        return _unwrapped(found)
+        return scrub(_unwrapped(found))
     return {"messages": conversation(replace(calls[0], choices=()))}
 
 
@@ -47,7 +47,7 @@ def answered_by(root: Span, calls: Sequence[LLMCall]) -> JSON:
     """The output: what the root gave back, else what its last LLM call said."""
     found = _told(root.attributes, "output", _OUTPUTS) if root.kind != "llm" else None
     if found is not None or not calls or not calls[-1].choices:
-        return _unwrapped(found)
+        return scrub(_unwrapped(found))
     said: Message = conversation(calls[-1])[-1]
     return said.get("content") or ({"tool_calls": said["tool_calls"]} if "tool_calls" in said else None)
 

@@ -5,28 +5,25 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from agentlightning import semconv
 from agentlightning.errors import BadValue, ExchangeError
 from agentlightning.exchange.files import STREAM
 from agentlightning.exchange.moving import Imported, Progress
 from agentlightning.exchange.traces.files import requests_of
-from agentlightning.exchange.traces.heap import Group, SpanHeap
-from agentlightning.exchange.traces.rollouts import GROUP, Rebuilder, Rebuilt
+from agentlightning.exchange.traces.heap import SpanHeap
+from agentlightning.exchange.traces.rollouts import Rebuilder
+from agentlightning.exchange.traces.storing import known_rollouts, store_rollouts
 from agentlightning.otlp import exported, record_of
 from agentlightning.records import JSON, Run, Span
-from agentlightning.store import RolloutQuery, Store
-from agentlightning.store.transfer import AttemptRow, RolloutRow, RunRow, SpanRow, StoredRow
+from agentlightning.store import Store
 
 if TYPE_CHECKING:
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-
-_PAGE: Final = 1000
-_BATCH: Final = 500
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,9 @@ def import_traces(
         _read(paths, heap, options.group_by, imported.skipped, told)
         if not len(heap):
             raise ExchangeError(_nothing(paths, imported.skipped))
-        _store(store, run, heap, options, imported, told)
+        known = known_rollouts(store, run)
+        rebuilder = Rebuilder(run.run_id, options.rewards, known, imported.skipped)
+        store_rollouts(store, run, heap, rebuilder, imported, told)
     return imported
 
 
@@ -114,78 +113,6 @@ def _rollout_named(span: Span, group_by: str | None) -> str | None:
     if value is None and isinstance(resource, dict):
         value = resource.get(group_by)
     return None if value is None else f"{group_by} {value}"
-
-
-def _store(
-    store: Store,
-    run: Run,
-    heap: SpanHeap,
-    options: TraceOptions,
-    imported: Imported,
-    told: Progress,
-) -> None:
-    there = _there(store, run)
-    rebuilder = Rebuilder(run.run_id, options.rewards, there, imported.skipped)
-    known = frozenset(there.values())
-    imported.rows["run"] += 1
-    imported.new += store.import_rows([RunRow(record=run)])
-    done, total = 0, len(heap)
-    for page in _paged(heap.groups()):
-        made = [rebuilt for group in page if (rebuilt := rebuilder.rebuilt(group)) is not None]
-        for rebuilt in made:
-            imported.rows.update(rollout=1, attempt=len(rebuilt.attempts), span=len(rebuilt.spans))
-        new = [row for item in made if item.rollout.rollout_id not in known for row in _rows(item)]
-        imported.new += store.import_rows(new) if new else 0
-        _go_on(store, [item for item in made if item.rollout.rollout_id in known], imported)
-        done += len(page)
-        told(done, total)
-
-
-def _paged(groups: Iterator[Group]) -> Iterator[list[Group]]:
-    page: list[Group] = []
-    spans = 0
-    for group in groups:
-        page.append(group)
-        spans += len(group.spans)
-        if spans >= _BATCH:
-            yield page
-            page, spans = [], 0
-    if page:
-        yield page
-
-
-def _rows(rebuilt: Rebuilt) -> Iterator[StoredRow]:
-    yield RolloutRow(record=rebuilt.rollout)
-    yield from (AttemptRow(record=attempt) for attempt in rebuilt.attempts)
-    yield from (SpanRow(record=span) for span in rebuilt.spans)
-
-
-def _there(store: Store, run: Run) -> dict[str, str]:
-    """The ids of the rollouts that the run has already, by the name of their group."""
-    found: dict[str, str] = {}
-    if run.run_id not in {known.run_id for known in store.runs()}:
-        return found
-    cursor = None
-    while True:
-        page = store.rollouts(RolloutQuery(run_id=run.run_id, limit=_PAGE, cursor=cursor))
-        found |= {str(item.metadata.get(GROUP)): item.rollout_id for item in page.items}
-        if (cursor := page.cursor) is None:
-            return found
-
-
-def _go_on(store: Store, rebuilt: Sequence[Rebuilt], imported: Imported) -> None:
-    """Add what is new of rollouts that are there: later spans, and rewards not asked for before."""
-    for item in rebuilt:
-        known = len(store.attempts(item.rollout.rollout_id))
-        spans = [span for span in item.spans if span.attempt <= known]
-        if late := len(item.spans) - len(spans):
-            imported.skipped["spans of an attempt later than the rollout had when it was imported"] += (
-                late
-            )
-        new = store.add_spans(spans)
-        imported.new += new
-        if new and item.rollout.reward is not None:
-            store.set_rewards({item.rollout.rollout_id: item.rollout.reward})
 
 
 def _nothing(paths: Sequence[Path], skipped: Counter[str]) -> str:

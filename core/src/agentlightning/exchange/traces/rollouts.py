@@ -36,7 +36,7 @@ GROUP: Final = "otel.trace"
 _NS: Final = 1e9
 _MOST_ATTEMPTS: Final = 1000
 _SAID_ELSEWHERE: Final = (*OURS, semconv.MODE, semconv.STATUS, semconv.SEQ)
-_OVER: Final[Mapping[JSON, tuple[RolloutStatus, AttemptStatus]]] = {
+_OVER: Final[Mapping[str, tuple[RolloutStatus, AttemptStatus]]] = {
     "failed": ("failed", "failed"),
     "cancelled": ("cancelled", "cancelled"),
     "succeeded": ("succeeded", "succeeded"),
@@ -150,7 +150,7 @@ class Rebuilder:
             )  # fmt: skip
         root = _root(spans)
         failed = root.status == "error"
-        told = _OVER.get(root.attributes.get(semconv.STATUS))
+        told = _OVER.get(str(root.attributes.get(semconv.STATUS)))
         ended = max(span.end_ns for span in spans) / _NS
         return Attempt(
             rollout_id=rollout_id,
