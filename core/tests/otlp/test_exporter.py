@@ -74,11 +74,13 @@ def test_what_is_refused_is_counted_and_told_once_without_secrets(collector, fin
     partial = ExportTracePartialSuccess(rejected_spans=1, error_message="too old")
     said = ExportTraceServiceResponse(partial_success=partial).SerializeToString()
     collector.answers = [(401, b"who are you"), (200, said)]
-    with caplog.at_level(logging.WARNING), Exporter(Target(collector.url, {"key": "hush"})) as exporter:
+    target = Target(f"{collector.url}/v1/traces?key=hush", {"key": "hush"})
+    with caplog.at_level(logging.WARNING), Exporter(target) as exporter:
         exporter.add(RUN, *finished)
         exporter.add(RUN, *finished)
     assert exporter.counts == {"refused": 4, "sent": 2}
     assert exporter.trouble() == {"refused": 4}
+    assert {path for path, _, _ in collector.requests} == {"/v1/traces?key=hush"}
     assert len(caplog.records) == 1
     assert "answers 401" in caplog.text
     assert "hush" not in caplog.text

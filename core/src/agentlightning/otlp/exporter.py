@@ -139,7 +139,7 @@ class Exporter:
             try:
                 reply = pool.request(
                     "POST",
-                    self._target.url.partition("?")[0],
+                    self._target.url,
                     body=body,
                     headers=headers,
                     timeout=_ANSWER_S,
