@@ -52,6 +52,7 @@ HANDOFF_TO: Final = "agentlightning.handoff.to"  # the agent a tool handed the w
 OPERATION_INPUT: Final = "agentlightning.operation.input"
 OPERATION_OUTPUT: Final = "agentlightning.operation.output"
 ROUTE: Final = "agentlightning.route"  # "routed", "passthrough: why" or "unrouted"
+REFUSED_CALLS: Final = "agentlightning.refused_calls"  # of an attempt, by strict mode
 UNFINISHED: Final = "agentlightning.unfinished"  # true on a span that nobody ended
 
 # Headers the seam sends to our endpoint, so that the endpoint records under the seam's span.

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import dataclasses
 import json
 import logging
@@ -8,7 +9,7 @@ import threading
 
 import pytest
 from agentlightning import semconv
-from agentlightning.errors import RewardError
+from agentlightning.errors import RewardError, UnroutedCall
 from agentlightning.recording import emitters, guard
 from agentlightning.recording.context import current_agent, current_span
 from agentlightning.recording.emitters import (
@@ -167,6 +168,16 @@ def test_a_forked_process_gives_other_ids_than_its_parent():
     assert os.read(reading, 16).decode() != new_span_id()
     os.close(reading)
     os.close(writing)
+
+
+@pytest.mark.usefixtures("installed")
+def test_calls_that_strict_mode_refused_are_counted_though_the_agent_goes_on(recording, client):
+    with recording.rollout(lambda info: None, strict=True) as context:
+        for _ in range(2):
+            with contextlib.suppress(UnroutedCall):
+                client().chat.completions.create(model="m", messages=[])
+    (root,) = recording.spans(context)
+    assert root.attributes[semconv.REFUSED_CALLS] == 2
 
 
 # --- emitters ---------------------------------------------------------------------------------

@@ -2,6 +2,7 @@ from agentlightning import semconv
 from agentlightning.records import SpanEvent, from_json, to_json
 from agentlightning.samples import CreditRules, Explanation, Limits, Reason, explain, why_empty
 from agentlightning.testing.attempts import AttemptBuilder
+from msgspec.structs import replace
 
 RULES = CreditRules()
 
@@ -77,6 +78,44 @@ def test_without_any_call_it_says_what_to_do():
     assert "openai client" in notes(found)
     assert "emit_reward" in notes(found)
     assert (found.rows, found.reward) == (0, None)
+
+
+def routed(route, **fields):
+    return {"span": {"attributes": {semconv.ROUTE: route}}, **fields}
+
+
+def test_calls_that_nobody_routed_are_counted_by_where_they_went_with_what_to_do():
+    made = AttemptBuilder()
+    made.call(None, None, **routed("unrouted", base_url="https://models.example/v1"))
+    made.call(None, None, **routed("unrouted", base_url="https://models.example/v1"))
+    made.call(None, None, **routed("passthrough: a judge", base_url="https://judge.example/v1"))
+    made.reward(1.0)
+
+    found = notes(explained(made))
+
+    assert "2 calls to https://models.example/v1 were routed by nobody" in found
+    assert "trained_agents" in found
+    assert "1 calls to https://judge.example/v1 were left alone on purpose: a judge" in found
+
+
+def test_calls_that_were_left_alone_beside_trained_ones_need_no_note():
+    made = AttemptBuilder()
+    made.call([1], [2], **routed("routed"))
+    made.call(None, None, **routed("unrouted"))
+    made.reward(1.0)
+
+    assert "routed by nobody" not in notes(explained(made))
+
+
+def test_calls_that_strict_mode_refused_are_told_though_none_was_recorded():
+    made = AttemptBuilder()
+    made.spans[0] = replace(made.spans[0], attributes={semconv.REFUSED_CALLS: 3})
+
+    found = notes(explained(made))
+
+    assert "3 LLM calls were refused in strict mode" in found
+    assert "strict: false" in found
+    assert "no LLM call was recorded" in found
 
 
 def test_a_filter_that_matches_nothing_lists_the_agents_seen():

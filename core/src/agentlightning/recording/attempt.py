@@ -68,6 +68,9 @@ def _close(context: RolloutContext, name: str, start_ns: int, failure: BaseExcep
             call.abandon()
         for handle in list(context.life.open_spans.values()):
             handle.abandon()
+        attributes: dict[str, JSON] = {semconv.AGENT_NAME: name}
+        if context.life.refused:
+            attributes[semconv.REFUSED_CALLS] = context.life.refused
         context.sink.add(
             Span(
                 rollout_id=context.key.rollout_id,
@@ -79,7 +82,7 @@ def _close(context: RolloutContext, name: str, start_ns: int, failure: BaseExcep
                 start_ns=start_ns,
                 end_ns=time.time_ns(),
                 status="error" if failure else "ok",
-                attributes={semconv.AGENT_NAME: name},
+                attributes=attributes,
                 events=(exception_event(failure),) if failure else (),
             )
         )

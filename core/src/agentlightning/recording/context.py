@@ -31,6 +31,7 @@ class AttemptLife:
     Attributes:
         phase: "cancelled" makes the next LLM call raise; "over" ends all recording.
         late: what came after the attempt was over and was not recorded, counted.
+        refused: how many LLM calls strict mode refused.
         last_calls: the latest LLM call's span id by agent; a step reward belongs to it.
         open_spans: spans under way by their key, so that their end finds them.
         open_calls: LLM calls under way by their span id.
@@ -39,6 +40,7 @@ class AttemptLife:
     def __init__(self) -> None:
         self.phase: Phase = "open"
         self.late: Counter[str] = Counter()
+        self.refused = 0
         self.last_calls: dict[str | None, str] = {}
         self.open_spans: dict[Hashable, SpanHandle] = {}
         self.open_calls: dict[str, OpenCall] = {}
@@ -50,6 +52,11 @@ class AttemptLife:
         with self._lock:
             self._seq += 1
             return self._seq
+
+    def count_refused(self) -> None:
+        """Count an LLM call that strict mode refused."""
+        with self._lock:
+            self.refused += 1
 
     def count_late(self, what: str) -> None:
         """Count something that arrived after the attempt was over and was not recorded."""

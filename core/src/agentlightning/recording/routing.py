@@ -47,6 +47,14 @@ def decide(context: RolloutContext, info: CallInfo, body: Mapping[str, Any]) -> 
         UnroutedCall: strict mode, and nobody decided.
     """
     refuse_if_over(context)
+    try:
+        return _decided(context, info, body)
+    except UnroutedCall:
+        context.life.count_refused()
+        raise
+
+
+def _decided(context: RolloutContext, info: CallInfo, body: Mapping[str, Any]) -> Outgoing:
     decision, broken = _resolved(context, info)
     if isinstance(decision, Route):
         return _routed(context, info, decision, body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from agentlightning import semconv
 from agentlightning.records import AGENT_VERSION, Rollout, Span
 from agentlightning.samples.calls import RecordedCall, agent_name, final_spans, is_retry
 from agentlightning.samples.failures import failure_of
@@ -24,12 +25,16 @@ def notes(
     """The notes of an explanation, most pressing first."""
     mine = final_spans(rollout, spans)
     yield from _about_the_rollout(rollout, mine)
+    yield from _about_refused_calls(mine)
     if not calls:
         yield (
-            "no LLM call was recorded. Recorded are calls of the openai client within the rollout, "
-            "and requests to the rollout's endpoint: let the agent call its model in one of these ways"
+            "no LLM call was recorded. Recorded are calls of the openai client and of the anthropic "
+            "client within the rollout, of httpx to such an API, and requests to the rollout's "
+            "endpoint: let the agent call its model in one of these ways, in the process and the "
+            "threads that the rollout runs in"
         )
     yield from _about_failed_calls(calls, placements)
+    yield from _about_routes(calls, placements)
     yield from _about_agents(mine, calls, placements)
     yield from _about_token_ids(calls, placements)
     yield from _about_rewards(rollout, mine, rules)
@@ -51,6 +56,38 @@ def _why_it_ended(rollout: Rollout, mine: Sequence[Span]) -> str:
     if rollout.status == "failed" and not own:
         return ": its worker died, or was not heard of in time, before the attempt was over"
     return "".join(f": {failure}" for span in own if (failure := failure_of(span)))
+
+
+def _about_refused_calls(mine: Sequence[Span]) -> Iterator[str]:
+    refused = [span.attributes.get(semconv.REFUSED_CALLS) for span in mine if span.parent_id is None]
+    for count in refused:
+        if count:
+            yield (
+                f"{count} LLM calls were refused in strict mode, since nobody decided where they go: "
+                "serve a model for their agents, let a resolver return a Route or Passthrough for "
+                "them, or set `strict: false`"
+            )
+
+
+def _about_routes(calls: Sequence[RecordedCall], placements: Sequence[Placement]) -> Iterator[str]:
+    """Where calls went that nobody sent to a model under training, if there are no others."""
+    if any(item.row is not None for item in placements):
+        return
+    routes = Counter(
+        (str(item.span.attributes.get(semconv.ROUTE, "")), item.call.base_url) for item in calls
+    )
+    if any(not route.startswith(("unrouted", "passthrough")) for route, _ in routes):
+        return
+    for (route, base_url), count in routes.most_common():
+        how, _, reason = route.partition(": ")
+        if how == "passthrough":
+            yield f"{count} calls to {base_url} were left alone on purpose: {reason}"
+        elif how.startswith("unrouted"):
+            yield (
+                f"{count} calls to {base_url} were routed by nobody and went where the agent sends "
+                "them. To train on them, serve a model in the run (an engine, or an LLM resource), see "
+                "that trained_agents names their agents, or have the agent ask the rollout's endpoint"
+            )
 
 
 def _about_failed_calls(
