@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -204,7 +205,20 @@ def test_a_killed_trainer_keeps_nobody_out(tmp_path):
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
     assert (tmp_path / OWNER_FILE).exists()
-    check_free(tmp_path)
+    assert check_free(tmp_path) == "run-1"
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_whoever_goes_on_with_a_run_that_others_may_train_is_warned(runs, tmp_path, capsys, is_told):
+    runs.start(ask_all)
+    run_id = runs.run.run_id
+    with open_store(runs.config["store"]) as store:
+        store.set_run_status(run_id, "open")  # what a killed trainer leaves, and one that is at work
+    if is_told:
+        dead = {"run": run_id, "host": socket.gethostname(), "pid": os.getpid(), "started": 0.0}
+        (tmp_path / "run" / OWNER_FILE).write_text(json.dumps(dead))
+    runs.start(ask_all, resume=run_id)
+    assert ("if one is at work elsewhere, stop it" in capsys.readouterr().err) == (not is_told)
 
 
 def test_a_process_that_got_the_number_of_a_killed_trainer_keeps_nobody_out(tmp_path):

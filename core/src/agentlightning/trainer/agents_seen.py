@@ -23,6 +23,8 @@ class AgentsSeen:
 
     def add(self, result: RolloutResult) -> None:
         """Take in a rollout that is over."""
+        if self._told:  # nobody asks any more, and agents may have names without end
+            return
         self._rollouts += 1
         self._seen.update(call.agent for call in result.transitions if call.agent)
 

@@ -1,4 +1,9 @@
-"""One trainer a folder: two would cancel each other's rollouts and overwrite their checkpoints."""
+"""One trainer a folder: two would cancel each other's rollouts and overwrite their checkpoints.
+
+A store does not know who trains in it, and could only guess from how long ago a trainer was heard of:
+that would keep out whoever goes on right after a crash. So a folder tells, of the processes of its
+machine; and where it does not, whoever goes on with a run that was never ended is warned.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +43,11 @@ def occupied(run_dir: Path, run_id: str) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-def check_free(run_dir: Path) -> None:
+def check_free(run_dir: Path) -> str | None:
     """Refuse a folder that a living process of this machine trains in.
+
+    Returns:
+        The run whose trainer was killed there, if one of this machine was.
 
     Raises:
         ConfigError: there is one; the message names it.
@@ -47,12 +55,15 @@ def check_free(run_dir: Path) -> None:
     try:
         owner = json.loads((run_dir / OWNER_FILE).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):  # nobody, or killed while it wrote
-        return
-    if owner["host"] == socket.gethostname() and _lives(owner["pid"], owner["started"]):
+        return None
+    if owner["host"] != socket.gethostname():
+        return None
+    if _lives(owner["pid"], owner["started"]):
         raise ConfigError(
             f"run_dir: process {owner['pid']} is training run {owner['run']} in {run_dir}; stop it "
             f"first (kill -INT {owner['pid']}), or give another run_dir"
         )
+    return str(owner["run"])
 
 
 def _lives(pid: int, started: float) -> bool:

@@ -51,7 +51,15 @@ def open_run(store: Store, config: Config, settings: RunSettings, console: Conso
         return run
     run = store.run(config.resume)
     _check_resumable(run, config)
-    check_free(folder_of(config, run))
+    killed = check_free(folder_of(config, run))
+    if run.status == "open" and killed != run.run_id:
+        console.print(
+            f"warning: run {run.run_id} was never ended, and {folder_of(config, run)} does not tell "
+            "that its trainer was killed on this machine; if one is at work elsewhere, stop it: two "
+            "cancel each other's rollouts",
+            style="yellow",
+            soft_wrap=True,
+        )
     if changed := changed_settings(run, config, settings):
         console.print(
             f"warning: {', '.join(changed)}: not as the run was started with; runners that "
