@@ -48,6 +48,12 @@ NEWEST_SDKS = SDK_LINES["openai3"]
 CORE_TESTS = (*NEWEST_SDKS, "jinja2", "pyarrow", "schemathesis>=4,<5", *TRACERS)
 RUFF = "ruff>=0.17,<0.18"
 IMPORT_LINTER = "import-linter>=2.5,<3"
+# What recording is compared with.
+INSTRUMENTORS = (
+    "opentelemetry-sdk>=1.45,<2",
+    "openinference-instrumentation-openai>=0.1.66,<0.2",
+    "opentelemetry-instrumentation-openai>=0.62,<1",
+)
 TYPING = ("mypy>=1.15", "types-PyYAML", "types-protobuf", "types-psutil")
 
 ready: set[str] = set()
@@ -372,6 +378,14 @@ def bench_endpoint(session: nox.Session) -> None:
     """Measure what the endpoint adds to a call; standard output has a JSON object a line."""
     session.install(*CORE)
     session.run("python", "-m", "benchmarks.endpoint", *session.posargs, stderr=sys.stderr)
+
+
+@nox.session(default=False)
+def bench_capture(session: nox.Session) -> None:
+    """Measure what recording adds to an LLM call, beside two OpenTelemetry instrumentors."""
+    session.install(*CORE, *NEWEST_SDKS, *INSTRUMENTORS)
+    # nox would mix what goes to standard error into the figures.
+    session.run("python", "-m", "benchmarks.capture", *session.posargs, stderr=sys.stderr)
 
 
 @nox.session(venv_backend="none", default=False)

@@ -14,6 +14,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import IO
 
 import click
 import msgspec
@@ -28,27 +29,43 @@ CASES = {"plain": 50, "streamed": 50, f"concurrent_{AT_ONCE}": AT_ONCE}
 METRICS = {"added_ms_per_call": "wall_s", "added_cpu_ms_per_call": "cpu_s"}
 
 
+class Helper:
+    """A process of ours, talked to in lines; it ends with its standard input."""
+
+    def __init__(self, asked: IO[bytes], answers: IO[bytes]) -> None:
+        self._asked = asked
+        self._answers = answers
+
+    def tell(self, line: bytes) -> None:
+        """Write a line."""
+        self._asked.write(line + b"\n")
+        self._asked.flush()
+
+    def listen(self) -> bytes:
+        """Read a line."""
+        return self._answers.readline()
+
+
 class Worker:
     """A process that makes calls with one tool at work."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: Helper) -> None:
         self._process = process
 
     def work(self, ask: Ask) -> Took:
         """Have a block of calls made."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(msgspec.json.encode(ask) + b"\n")
-        self._process.stdin.flush()
-        return msgspec.json.decode(self._process.stdout.readline(), type=Took)
+        self._process.tell(msgspec.json.encode(ask))
+        return msgspec.json.decode(self._process.listen(), type=Took)
 
 
 @contextmanager
-def running(module: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of ours that ends with its standard input."""
+def running(module: str, *arguments: str) -> Iterator[Helper]:
+    """A process that runs one of the modules beside this one."""
     command = [sys.executable, "-m", f"benchmarks.capture.{module}", *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        yield process
+        if process.stdin is None or process.stdout is None:
+            raise AssertionError("both were asked for")
+        yield Helper(process.stdin, process.stdout)
 
 
 @click.command()
@@ -58,9 +75,7 @@ def main(names: Sequence[str], *, rounds: int) -> None:
     """Measure what recording an LLM call costs, one JSON object a line."""
     lines = []
     with ExitStack() as stack:
-        server = stack.enter_context(running("server"))
-        assert server.stdout is not None
-        url = server.stdout.readline().decode().strip()
+        url = stack.enter_context(running("server")).listen().decode().strip()
         workers = {tool: Worker(stack.enter_context(running("worker", tool, url))) for tool in TOOLS}
         for name in names or CASES:
             progress(name)

@@ -26,8 +26,8 @@ def whole() -> bytes:
     choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
     body = {**_HEAD, "object": "chat.completion", "choices": [choice], "usage": _USAGE}
     content = json.dumps(body).encode()
-    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
-    return head.encode() + content
+    head = ["HTTP/1.1 200 OK", "content-type: application/json", f"content-length: {len(content)}"]
+    return "\r\n".join([*head, "", ""]).encode() + content
 
 
 def streamed() -> list[bytes]:

@@ -124,15 +124,14 @@ def files(folder):
 
 def test_a_slow_store_loses_none_of_20_000_spans_and_never_delays_the_agent(store, sink, key, folder):
     store.slow_s = 0.2
-    started, longest = time.monotonic(), 0.0
+    took = []
     for number in range(20_000):
         made = span(key, number)
-        before = time.thread_time()
+        before = time.monotonic()
         sink.add(made)
-        longest = max(longest, time.thread_time() - before)
-    added_s = time.monotonic() - started
-    assert added_s < 20_000 / 500 * store.slow_s / 2  # the store takes eight seconds for them
-    assert longest < 0.05
+        took.append(time.monotonic() - before)
+    assert sum(took) < 2  # the store takes eight seconds for them, 0.2 for each of 40 batches
+    assert sorted(took)[-20] < store.slow_s / 2
     sink.flush(timeout_s=60)
     assert stored(store, key) == names(20_000)
     assert sink.spilled > 10_000
@@ -317,4 +316,19 @@ def test_spans_can_be_made_later_and_one_that_cannot_be_made_holds_up_no_other(s
     sink.add_later(key, lambda: made[3])
     sink.flush()
     assert stored(store, key) == ["3"]
+    sink.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory, which works differently elsewhere")
+def test_where_no_thread_can_be_started_the_agent_goes_on_and_spans_are_kept(store, key):
+    limited = "import resource, threading; threading.stack_size(2**30)\n"
+    limited += "resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))\n"
+    limited += ADDING.replace("Away(sys.argv[1])", "SqliteStore(sys.argv[1])")
+    command = [sys.executable, "-c", limited, store.url, key.rollout_id, "10", "ends"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "can't start new thread" in done.stderr
+    assert "10 spans lie in" in done.stdout
+    sink = Sink(store)
+    sink.flush()
+    assert stored(store, key) == names(10)
     sink.close()

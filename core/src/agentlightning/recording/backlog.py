@@ -147,6 +147,11 @@ class Backlog:
         self._is_moving = True
         return True
 
+    def put_off_spilling(self) -> None:
+        """:meth:`spill` cannot be called now. ``changed`` is held."""
+        self._is_moving = False
+        self._no_spill_before = time.monotonic() + _SPILL_AGAIN_S
+
     def spill(self) -> None:
         """Move what waits in memory to disk, while the writer waits for the store."""
         try:

@@ -2,13 +2,19 @@
 
 What is guaranteed: a span is in the sink when :meth:`Sink.add` returns, and in the store when
 :meth:`Sink.flush` does. The result of an attempt takes its spans along, in one transaction
-(:meth:`Sink.take`), so a finished attempt is never without what its own process recorded.
+(:meth:`Sink.take`), so a finished attempt is never without what its own process recorded. What lies on
+disk (:mod:`.spill`) survives its process, not a loss of power.
 
-What a killed process loses: the spans in its memory, that is, those added within ``flush_every_s`` and
-the time of one call of the store, or the newest :data:`~.backlog.KEPT` while the store is away. What
-lies on disk survives it (:mod:`.spill`). A runner that is killed loses nothing that counts: an attempt
-without a result is run again. See :class:`~agentlightning.endpoint.Endpoint` for the calls it records
-for agents in other processes.
+What a killed process loses (``kill -9``) is what is in its memory: spans added within ``flush_every_s``
+and the time of one call of the store or, while the store is away, those that came last, at most
+:data:`~.backlog.KEPT`.
+
+- A runner: nothing that counts. Its attempts have no result yet, so they are run again.
+- A trainer, for agents in other processes: a call is in its sink before the agent has the last byte of
+  the reply, and in the store up to ``flush_every_s`` and one call of the store later. If the agent's
+  result is stored in between, the rollout has ended well without its last calls, and a run that is
+  resumed does not repeat it. With ``flush_every_s=0`` only the one call of the store remains.
+- A program with a ``Tracer``: the last spans of a rollout that stays unfinished.
 """
 
 from __future__ import annotations
@@ -21,6 +27,7 @@ from typing import Final
 
 from agentlightning.errors import Deadline, StoreUnavailable, Unauthorized
 from agentlightning.recording.backlog import Backlog
+from agentlightning.recording.guard import report_fault
 from agentlightning.records import AttemptKey, Span
 from agentlightning.store import Store
 
@@ -55,7 +62,7 @@ class Sink:
         self._thread: threading.Thread | None = None
         self._trouble: Exception | None = None
         if not self._backlog.is_empty:
-            self._thread = self._start(self._work)
+            self._thread = self._started(self._work)
 
     @property
     def refused(self) -> int:
@@ -126,6 +133,8 @@ class Sink:
         """Wait until everything added so far is in the store."""
         with self._changed:
             target = self._backlog.added
+            if self._thread is None and not self._backlog.is_empty:
+                self._thread = self._started(self._work)
             self._hurry = True
             self._changed.notify_all()
             return self._changed.wait_for(lambda: self._backlog.oldest() > target, timeout_s)
@@ -139,16 +148,20 @@ class Sink:
                 return
             waiting = self._backlog.put(key, held)
             if self._thread is None:
-                self._thread = self._start(self._work)
+                self._thread = self._started(self._work)
             elif waiting in (1, self._batch_size):
                 self._changed.notify_all()
-            if self._backlog.begin_spilling():
-                self._start(self._backlog.spill)
+            if self._backlog.begin_spilling() and not self._started(self._backlog.spill):
+                self._backlog.put_off_spilling()
 
-    def _start(self, work: Callable[[], None]) -> threading.Thread:
+    def _started(self, work: Callable[[], None]) -> threading.Thread | None:
         thread = threading.Thread(target=work, name="agentlightning-sink", daemon=True)
-        # An empty context: the thread outlives the rollout that happens to start it.
-        contextvars.Context().run(thread.start)
+        try:
+            # An empty context: the thread outlives the rollout that happens to start it.
+            contextvars.Context().run(thread.start)
+        except RuntimeError as error:  # this runs inside the agent, which must not fail by us
+            report_fault("the start of a thread that writes spans; they are kept", error)
+            return None
         return thread
 
     def _stop(self, *, gave_up: bool = False) -> None:
