@@ -26,5 +26,7 @@ def bench() -> Iterator[Bench]:
         store_run = store.create_run("test", {})
         store.publish(store_run.run_id, {"llm": LLM(model="policy")})
         with Server(build_app(endpoint)) as server:
-            yield Bench(store, sink, endpoint, server.url, store_run.run_id)
+            made = Bench(store, sink, endpoint, server.url, store_run.run_id)
+            yield made
+            made.close()
         sink.close()

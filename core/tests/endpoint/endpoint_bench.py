@@ -71,6 +71,7 @@ class Bench:
     endpoint: Endpoint
     url: str
     run_id: str
+    clients: list[Any] = field(default_factory=list)
 
     def claim(self, mode: str = "train") -> Claim:
         self.store.enqueue(self.run_id, [RolloutRequest(input="task", mode=mode)])
@@ -106,11 +107,20 @@ class Bench:
 
     def openai(self, claim: Claim, **options: Any) -> openai.OpenAI:
         options = {"api_key": claim.token, "max_retries": 0, **options}
-        return openai.OpenAI(base_url=self.base(claim), **options)
+        return self._closed_at_the_end(openai.OpenAI(base_url=self.base(claim), **options))
 
     def anthropic(self, claim: Claim, **options: Any) -> anthropic.Anthropic:
         options = {"api_key": claim.token, "max_retries": 0, **options}
-        return anthropic.Anthropic(base_url=self.base(claim).removesuffix("/v1"), **options)
+        base = self.base(claim).removesuffix("/v1")
+        return self._closed_at_the_end(anthropic.Anthropic(base_url=base, **options))
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.close()
+
+    def _closed_at_the_end(self, client: Any) -> Any:
+        self.clients.append(client)
+        return client
 
     def serve_at(self, url: str, **engine: Any) -> None:
         self.endpoint.serve(

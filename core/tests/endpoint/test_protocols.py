@@ -232,11 +232,11 @@ def test_azures_clients_find_their_path_and_show_their_key_in_their_own_header(b
     claim = bench.claim()
     with ModelServer() as server:
         bench.serve_at(server.url)
-        client = openai.AzureOpenAI(
-            azure_endpoint=bench.base(claim), api_key=claim.token, api_version="2024-10-21"
-        )
         asked = {"model": "policy", "messages": [{"role": "user", "content": "x"}]}
-        assert client.chat.completions.create(**asked).choices[0].message.content == "ok"
+        with openai.AzureOpenAI(
+            azure_endpoint=bench.base(claim), api_key=claim.token, api_version="2024-10-21"
+        ) as client:
+            assert client.chat.completions.create(**asked).choices[0].message.content == "ok"
     assert [call.complete for call in bench.calls(claim)] == [True]
 
 

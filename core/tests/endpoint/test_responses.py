@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import openai
 import pytest
@@ -149,9 +150,13 @@ def test_options_are_told_in_the_words_of_chat_completions(bench: Bench, model):
     ],
 )
 def test_what_a_chat_model_cannot_do_is_refused_by_name(bench: Bench, model, body, message: str):
+    claim = bench.claim()
     with pytest.raises(openai.BadRequestError, match=message):
-        bench.openai(bench.claim()).responses.create(model="policy", extra_body=body)
+        bench.openai(claim).responses.create(model="policy", extra_body=body)
     assert model.requests == []
+    (call,) = bench.calls(claim)  # whoever asks why the rollout failed is told
+    assert (call.api, call.complete, call.prompt_ids) == ("responses", False, None)
+    assert re.search(message, call.error)
 
 
 def test_what_has_no_effect_is_said_once_and_counted(bench: Bench, model, caplog):

@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from agentlightning import semconv
-from agentlightning.endpoint.asking import prepare
+from agentlightning.endpoint.asking import Ask, prepare
 from agentlightning.endpoint.attempts import Attempts
 from agentlightning.endpoint.calls import AttemptState
 from agentlightning.endpoint.dialects import DIALECTS
@@ -33,7 +33,7 @@ from agentlightning.endpoint.incoming import (
     whole_number,
 )
 from agentlightning.endpoint.kept import Kept
-from agentlightning.endpoint.ledger import Ledger, Try
+from agentlightning.endpoint.ledger import Begun, Ledger, Try
 from agentlightning.endpoint.lookups import Lookups
 from agentlightning.endpoint.replies import Refused
 from agentlightning.endpoint.served import ModelVersion, ServedModel, ServedModels
@@ -181,16 +181,33 @@ class Endpoint:
         raw = await read_body(request, limit=self._max_body_bytes, timeout_s=self._upload_s)
         body = decoded(raw)
         served = self._models.find(attempt.run_id, body.get("model"))
-        dialect = DIALECTS[api](body, attempt.memory)
         headers = read_call_headers(request.headers)
         retry = whole_number(request, semconv.HEADER_RETRY) or 0
         call = attempt.call(api, headers.span_id, retry=retry, seq=headers.seq, body=raw)
         if call.exchange is not None:
             self._ledger.counts["replayed" if call.exchange.is_over else "joined"] += 1
             return call.exchange
-        ask = prepare(dialect, defaults=served.llm.sampling, forced=served.forced_in(attempt.mode))
-        call.exchange = exchange = Exchange(
-            Try(attempt, call, headers, served, ask, start_ns),
+        begun = Begun(attempt=attempt, call=call, headers=headers, served=served, start_ns=start_ns)
+        call.exchange = exchange = self._started(begun, self._ask(begun, api, body))
+        return exchange
+
+    def _ask(self, begun: Begun, api: Api, body: dict[str, JSON]) -> Ask:
+        """What an engine is asked.
+
+        Raises:
+            Refused: it cannot be told to one; that is recorded.
+        """
+        served, attempt = begun.served, begun.attempt
+        try:
+            dialect = DIALECTS[api](body, attempt.memory)
+        except Refused as refused:
+            self._ledger.record_refusal(begun, api, body, str(refused))
+            raise
+        return prepare(dialect, defaults=served.llm.sampling, forced=served.forced_in(attempt.mode))
+
+    def _started(self, begun: Begun, ask: Ask) -> Exchange:
+        exchange = Exchange(
+            Try(**vars(begun), ask=ask),
             self._gate,
             self._ledger,
             pause_s=self._pause_s,

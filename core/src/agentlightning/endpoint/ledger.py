@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agentlightning import semconv
@@ -15,26 +16,33 @@ from agentlightning.endpoint.served import ServedModel
 from agentlightning.llm_api import CallHeaders, llm_span, read_call
 from agentlightning.recording.ids import root_span_id_of, span_id_of_try, trace_id_of
 from agentlightning.recording.sink import Sink
-from agentlightning.records import LLMCall
+from agentlightning.records import JSON, Api, LLMCall
 
 _logger = logging.getLogger("agentlightning.endpoint")
 
 
-@dataclass
-class Try:
-    """One try of a call.
-
-    Attributes:
-        version: of the weights, taken when the request left for the engine.
-        resent: how often it was sent again because a weight update aborted it.
-    """
+@dataclass(kw_only=True)
+class Begun:
+    """A request whose attempt, call and model are known."""
 
     attempt: AttemptState
     call: Call
     headers: CallHeaders
     served: ServedModel
-    ask: Ask
     start_ns: int
+
+
+@dataclass(kw_only=True)
+class Try(Begun):
+    """One try of a call.
+
+    Attributes:
+        ask: what is asked.
+        version: of the weights, taken when the request left for the engine.
+        resent: how often it was sent again because a weight update aborted it.
+    """
+
+    ask: Ask
     version: int | None = None
     resent: int = 0
 
@@ -77,25 +85,51 @@ class Ledger:
             retries=call.tries + done.resent,
             error=answer.error,
         )
-        span_id, parent_id = self._place(done, is_call=is_complete or given)
-        span = llm_span(
-            made,
-            key=done.attempt.key,
-            trace_id=trace_id_of(done.attempt.key),
-            span_id=span_id,
-            parent_id=parent_id,
-            start_ns=done.start_ns,
-            end_ns=time.time_ns(),
-            attributes={f"{semconv.OVERRULED}.{name}": value for name, value in ask.overruled.items()},
-        )
-        self._sink.add(span)
+        overruled = {f"{semconv.OVERRULED}.{name}": asked for name, asked in ask.overruled.items()}
+        self._write(done, made, is_call=is_complete or given, attributes=overruled)
         self._count(done, made, answer)
         return made.complete
 
-    def _place(self, done: Try, *, is_call: bool) -> tuple[str, str]:
+    def record_refusal(self, begun: Begun, api: Api, request: dict[str, JSON], message: str) -> None:
+        """Write the span of a request that no engine was asked for: it cannot be told to one."""
+        made = read_call(
+            seq=begun.call.seq,
+            api=api,
+            agent=begun.headers.agent,
+            base_url=begun.served.upstream.address,
+            request=request,
+            response=None,
+            streamed=request.get("stream") is True,
+            retries=begun.call.tries,
+            error=message,
+        )
+        self._write(begun, made, is_call=False)
+
+    def _write(
+        self,
+        begun: Begun,
+        made: LLMCall,
+        *,
+        is_call: bool,
+        attributes: Mapping[str, JSON] | None = None,
+    ) -> None:
+        span_id, parent_id = self._place(begun, is_call=is_call)
+        span = llm_span(
+            made,
+            key=begun.attempt.key,
+            trace_id=trace_id_of(begun.attempt.key),
+            span_id=span_id,
+            parent_id=parent_id,
+            start_ns=begun.start_ns,
+            end_ns=time.time_ns(),
+            attributes=attributes,
+        )
+        self._sink.add(span)
+
+    def _place(self, begun: Begun, *, is_call: bool) -> tuple[str, str]:
         """The ids of a try's span and of its parent."""
-        call = done.call
-        parent_id = done.headers.parent_id or root_span_id_of(done.attempt.key)
+        call = begun.call
+        parent_id = begun.headers.parent_id or root_span_id_of(begun.attempt.key)
         if is_call and not call.is_recorded:
             call.is_recorded = True
             return call.span_id, parent_id
