@@ -1,6 +1,7 @@
 """The store: its contract, the state machine behind it, and the backends that need no plug-in."""
 
 from agentlightning.store.contract import Store
+from agentlightning.store.paging import rollout_pages
 from agentlightning.store.patient import PatientStore
 from agentlightning.store.types import (
     AccessRole,
@@ -30,4 +31,5 @@ __all__ = [
     "Store",
     "Turnover",
     "Worker",
+    "rollout_pages",
 ]

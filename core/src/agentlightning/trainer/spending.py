@@ -7,11 +7,9 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Final
 
-from msgspec.structs import replace
-
 from agentlightning.algorithm import Budget
 from agentlightning.records import ROLLOUT_OVER, Rollout, Span
-from agentlightning.store import RolloutQuery, Store
+from agentlightning.store import RolloutQuery, Store, rollout_pages
 
 SPENT: Final = "spent/"
 """Prefix of the metrics that say what a run has spent so far."""
@@ -77,20 +75,16 @@ class Spending:
 
     def _count_earlier(self) -> None:
         query = RolloutQuery(run_id=self._run_id, status=tuple(ROLLOUT_OVER), limit=_PAGE)
-        while True:
-            page = self._store.rollouts(query)
+        for page in rollout_pages(self._store, query):
             # All at once, since each question to a store may cost a round trip; but not kept, since the
             # calls of a whole run may be more than there is memory for.
-            spans = self._store.spans([item.rollout_id for item in page.items], kinds=["llm"])
+            spans = self._store.spans([item.rollout_id for item in page], kinds=["llm"])
             spent = {
                 rollout_id: _calls_and_tokens(of_rollout)
                 for rollout_id, of_rollout in groupby(spans, key=lambda span: span.rollout_id)
             }
-            for rollout in page.items:
+            for rollout in page:
                 self._count(rollout, spent.get(rollout.rollout_id, (0, 0)))
-            if page.cursor is None:
-                return
-            query = replace(query, cursor=page.cursor)
 
 
 def _calls_and_tokens(spans: Iterable[Span]) -> tuple[int, int]:
