@@ -29,7 +29,9 @@ def by_status(rollouts):
     return [rollout.status for rollout in rollouts]
 
 
-def test_a_sync_agent_that_hangs_is_timed_out_and_keeps_its_slot_until_it_returns(bench, gate):
+def test_a_sync_agent_that_hangs_is_timed_out_and_keeps_its_slot_until_it_returns(
+    bench, gate, eventually
+):
     def agent(task):
         if task == "hangs":
             gate.wait(10)
@@ -44,8 +46,7 @@ def test_a_sync_agent_that_hangs_is_timed_out_and_keeps_its_slot_until_it_return
         assert (attempt.status, attempt.error) == (
             "timed_out", "the agent did not return within its 0.1 s"
         )  # fmt: skip
-        time.sleep(0.1)
-        assert runner.report()["overdue"] == 1
+        eventually(lambda: runner.report()["overdue"] == 1)
         assert bench.store.statistics().rollouts["queued"] == 1
         gate.set()
         assert by_status(bench.finished(later)) == ["succeeded"]
@@ -153,7 +154,7 @@ def test_a_cancelled_rollout_reaches_its_agent_and_keeps_its_spans(bench, kind, 
         begun.set()
         release.wait(10)
 
-    rollout_ids = bench.enqueue("task", lease_s=0.4)
+    rollout_ids = bench.enqueue("task", lease_s=4.0)
     later = bench.enqueue("later", timeout_s=0.05)
     with bench.runner(patient if kind == "async" else stubborn) as runner:
         assert begun.wait(5)
@@ -188,7 +189,7 @@ def test_a_lost_attempt_is_given_up_and_the_next_one_counts(bench_on, gate, even
         return "second"
 
     bench = bench_on(DeafStore())
-    rollout_ids = bench.enqueue("task", lease_s=0.2)
+    rollout_ids = bench.enqueue("task", lease_s=0.5)
     with bench.runner(agent, count=2) as runner:
         (rollout,) = bench.finished(rollout_ids)
         bench.store.deaf = False
@@ -218,24 +219,28 @@ def test_a_result_that_comes_too_late_is_dropped_quietly_and_counted(bench_on, g
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
+LEASE_S, LONGER_S = 0.8, 1.6
+"""A busy computer may be late with a heartbeat, one of four in a lease."""
+
+
 def test_heartbeats_keep_a_long_attempt_alive(bench, gate):
     def agent(task):
-        gate.wait(0.7)
+        gate.wait(LONGER_S)
         return task
 
-    (rollout,) = bench.done(agent, "task", lease_s=0.2)
+    (rollout,) = bench.done(agent, "task", lease_s=LEASE_S)
 
     assert [it.status for it in bench.attempts(rollout)] == ["succeeded"]
 
 
 def test_an_agent_that_computes_without_a_pause_does_not_hold_up_heartbeats(bench):
     def agent(task):
-        end = time.monotonic() + 0.7
+        end = time.monotonic() + LONGER_S
         while time.monotonic() < end:
             sum(range(1000))
         return task
 
-    (rollout,) = bench.done(agent, "task", lease_s=0.2)
+    (rollout,) = bench.done(agent, "task", lease_s=LEASE_S)
 
     assert [it.status for it in bench.attempts(rollout)] == ["succeeded"]
 
@@ -243,10 +248,10 @@ def test_an_agent_that_computes_without_a_pause_does_not_hold_up_heartbeats(benc
 def test_an_async_agent_that_blocks_the_loop_does_not_hold_up_heartbeats(bench):
     async def agent(task):
         if task == "blocks":
-            time.sleep(0.7)  # noqa: ASYNC251 - the fault is the test
+            time.sleep(LONGER_S)  # noqa: ASYNC251 - the fault is the test
         return task
 
-    rollouts = bench.done(agent, "blocks", "behind it", count=2, lease_s=0.2)
+    rollouts = bench.done(agent, "blocks", "behind it", count=2, lease_s=LEASE_S)
 
     assert by_status(rollouts) == ["succeeded", "succeeded"]
     assert [rollout.attempt for rollout in rollouts] == [1, 1]
@@ -262,10 +267,10 @@ def test_a_runner_ends_with_its_run_although_an_agent_hangs(bench, gate):
     started = time.monotonic()
     bench.store.set_run_status(bench.run.run_id, "succeeded")
     for thread in threads:
-        thread.join(5)
+        thread.join(8)
     runner.close()
 
-    assert time.monotonic() - started < 2.0
+    assert time.monotonic() - started < 8.0
 
 
 def test_stopping_lets_running_attempts_finish_and_claims_no_more(bench, gate):
@@ -299,7 +304,7 @@ def test_an_attempt_that_outlives_the_stop_is_given_back_at_once(bench, gate):
         assert begun.wait(5)
         started = time.monotonic()
         runner.stop(0.1)
-        assert time.monotonic() - started < 2.0
+        assert time.monotonic() - started < 8.0
     with bench.runner(lambda task: "again"):
         (rollout,) = bench.finished(rollout_ids)
 
@@ -394,7 +399,25 @@ def test_a_store_that_stays_away_ends_the_worker_at_once_with_what_it_could_not_
         runner.work()
     started = time.monotonic()
     runner.close()
-    assert time.monotonic() - started < 2.0
+    assert time.monotonic() - started < 15.0
+
+
+class Blind(MemoryStore):
+    """A store that nobody can watch."""
+
+    watched = 0
+
+    def watch(self, *args, **kwargs):
+        self.watched += 1
+        msg = "the file is locked"
+        raise StoreUnavailable(msg)
+
+
+def test_a_stop_ends_what_waits_for_a_store_that_cannot_be_watched(bench_on, eventually):
+    bench = bench_on(Blind())
+    with bench.runner(lambda task: task):
+        eventually(lambda: bench.store.watched > 1)
+    assert bench.store.watched < 10
 
 
 class Closed(MemoryStore):
@@ -413,4 +436,4 @@ def test_a_store_that_was_closed_is_not_waited_for(bench_on):
     started = time.monotonic()
     with pytest.raises(StoreClosed):
         runner.work()
-    assert time.monotonic() - started < 5.0
+    assert time.monotonic() - started < 30.0

@@ -6,6 +6,7 @@ import contextvars
 import logging
 import secrets
 import threading
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -19,6 +20,8 @@ _SHORTEST_SLEEP_S: Final = 0.001
 _HELD_BACK_S: Final = 30.0
 """How long a store that does the waiting itself is asked to hold a claim back at a time."""
 _ASK_AGAIN_S: Final = 0.25
+_SHORTEST_TURN_S: Final = 0.05
+"""What a held-back claim takes at least: a server that is about to stop answers at once."""
 
 
 class Claims:
@@ -129,6 +132,8 @@ class Claims:
 
     def _wait(self, limit: int, key: str) -> list[Claim]:
         """Return what there is to claim as soon as there is something; nothing once the run is over."""
+        if self._closed:  # while the store was away; a stop cuts the pauses between tries short
+            return []
         if isinstance(self._store, PatientStore):
             return self._wait_there(self._store, limit, key)
         return self._wait_here(limit, key)
@@ -136,11 +141,13 @@ class Claims:
     def _wait_there(self, store: PatientStore, limit: int, key: str) -> list[Claim]:
         """Let the store do the waiting."""
         while not self._closed:
+            began = time.monotonic()
             claims, run_is_open = store.claim_waiting(
                 self._run_id, self._worker_id, limit=limit, timeout_s=_HELD_BACK_S, key=key
             )
             if claims or not run_is_open:
                 return claims
+            self._woken.wait(max(0.0, began + _SHORTEST_TURN_S - time.monotonic()))
         return []
 
     def _wait_here(self, limit: int, key: str) -> list[Claim]:

@@ -39,7 +39,8 @@ class Counts:
     def report(self) -> dict[str, JSON]:
         """All counts, as a heartbeat's report."""
         with self._lock:
-            late = sum((life.late for life in self._lives), start=Counter(self._late))
+            # Copies, since an agent's threads count there meanwhile.
+            late = sum((life.late.copy() for life in self._lives), start=self._late.copy())
             return {
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
