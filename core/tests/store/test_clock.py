@@ -28,16 +28,18 @@ def test_it_goes_on_where_the_wall_clock_jumps(wall, jump_s):
 
 def test_it_counts_the_seconds_that_pass():
     steady = SteadyClock.starting_at(1000.0)
-    began, before = time.monotonic(), steady()
+    began, before, begun = time.monotonic(), steady(), time.monotonic()
     time.sleep(0.05)
-    assert steady() - before == pytest.approx(time.monotonic() - began, abs=0.01)
+    ended, after, over = time.monotonic(), steady(), time.monotonic()
+    assert ended - begun <= after - before + 1e-3
+    assert after - before <= over - began + 1e-3
     assert before == pytest.approx(1000.0, abs=0.5)
 
 
 def test_two_clocks_of_one_start_agree():
     one = SteadyClock.starting_at(5000.0)
     other = SteadyClock(one.booted_at)
-    assert other() == pytest.approx(one(), abs=0.01)
+    assert one() <= other() <= one()
 
 
 def test_the_seconds_since_the_start_go_with_its_id():

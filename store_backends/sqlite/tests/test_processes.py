@@ -90,7 +90,7 @@ def test_another_process_wakes_a_waiting_claim_at_once(url):
         worker = start(url, code)
         assert worker.stdout.readline() == "ready\n"
         (claim,) = waiting.claim_when_ready(store, run_id, "here", timeout_s=DEADLINE_S)
-        assert time.time() - claim.rollout.input < 1.0
+        assert time.time() - claim.rollout.input < 10.0  # and not when the wait is over
         worker.communicate(timeout=DEADLINE_S)
 
 
