@@ -20,6 +20,7 @@ from agentlightning.server import Server, build_app
 from agentlightning.store.http import transport
 from agentlightning.store.opening import open_store
 from agentlightning.trainer import absence, context, elsewhere
+from agentlightning.trainer.summary import next_commands
 
 AGENTS = """
 def agent(task):
@@ -200,6 +201,11 @@ def far(keys, monkeypatch):
     with open_store(keys["store"]) as behind, Server(build_app(store=behind)) as server:
         monkeypatch.setenv("AGENTLIGHTNING_STORE_TOKEN", behind.access_token("owner"))
         yield keys | {"store": server.url}
+
+
+def test_commands_to_go_on_with_can_be_typed_as_they_are():
+    (report, *_) = next_commands("run-1", "postgresql://me:***@host/db")
+    assert report.endswith("report run-1 --store 'postgresql://me:***@host/db'")
 
 
 def test_a_store_behind_a_server_is_like_any_other(far, capsys):

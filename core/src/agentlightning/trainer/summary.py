@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -102,12 +103,12 @@ def print_summary(
 
 def next_commands(run_id: str, store_url: str) -> list[str]:
     """The commands that show more of a run."""
-    agl = agl_command()
+    agl, store = agl_command(), shlex.quote(store_url)
     return [
-        f"{agl} report {run_id} --store {store_url}",
-        f"{agl} rollouts --run {run_id} --store {store_url}",
-        f"{agl} explain ROLLOUT --store {store_url}",
-        f"{agl} trace show ROLLOUT --store {store_url}",
+        f"{agl} report {run_id} --store {store}",
+        f"{agl} rollouts --run {run_id} --store {store}",
+        f"{agl} explain ROLLOUT --store {store}",
+        f"{agl} trace show ROLLOUT --store {store}",
     ]
 
 
