@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
+from typing import Final
 
 from agentlightning.agent import BoundAgent
 from agentlightning.errors import Deadline, StoreUnavailable
@@ -28,6 +29,9 @@ from agentlightning.runner.settings import RunSettings, settings_of
 from agentlightning.store import Claim, Result, Store
 
 logger = logging.getLogger("agentlightning.runner")
+
+_LAST_WORDS_S: Final = 1.0
+"""What the sink gets to end where the store stays away: most often nothing is left to write."""
 
 
 def new_worker_id() -> str:
@@ -124,7 +128,7 @@ class Runner:
             self._sink.close()
             return
         try:
-            self._sink.close(timeout_s=0)
+            self._sink.close(timeout_s=_LAST_WORDS_S)
         except Deadline as error:  # the reason, that the store stayed away, is raised by work()
             logger.error("not all spans are in the store: %s", error)  # noqa: TRY400 - the message says it all
 
