@@ -121,7 +121,9 @@ def _listen_to(response: Any, tap: _Tap) -> None:
     async def aclose() -> None:
         if not tap.pulling:
             tap.stop()
-        await close_async()
+        closing = close_async()
+        if closing is not None:
+            await closing
 
     def tapped(name: str, listen: Any, encoding: str = "") -> Any:
         pieces_of = _method(response, name)
@@ -142,13 +144,20 @@ def _listen_to(response: Any, tap: _Tap) -> None:
 def _method(response: Any, name: str) -> Callable[..., Any]:
     """A method of ``response`` as it is now, without holding the response.
 
-    One that held itself would be closed by the garbage collector only, long after it was dropped.
+    One that held itself would be closed by the garbage collector only, long after it was dropped. A
+    response that the collector is taking apart already is gone by the time its reader, taken apart with
+    it, wants to close it: then there is nothing to call, and the result is None.
     """
     replaced: Callable[..., Any] | None = vars(response).get(name)
     if replaced is not None:
         return replaced
     method, held = getattr(type(response), name), weakref.ref(response)
-    return lambda *args, **kwargs: method(held(), *args, **kwargs)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        alive = held()
+        return None if alive is None else method(alive, *args, **kwargs)
+
+    return call
 
 
 def _listen(tap: _Tap, pieces: Iterator[bytes], decode: Decode | None) -> Iterator[bytes]:
