@@ -121,7 +121,7 @@ def session(
         console: for the progress bar.
     """
     with ExitStack() as closing:
-        sink = Sink(store.itself)
+        sink = Sink(store.itself, flush_every_s=0)  # a killed trainer loses as little as can be
         closing.callback(sink.close)
         serving = Serving(store, sink, run.run_id, config.endpoint)
         closing.callback(_unless_away, "taking the endpoint down", serving.stop)

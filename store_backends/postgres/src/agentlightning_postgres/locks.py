@@ -11,8 +11,8 @@ whoever holds one waits for none that stands before it, so no two transactions w
    which waits for nobody.
 4. ``RUN``: shared by those who queue and claim in it, alone by who closes it, reopens it, moves its
    endpoint or numbers its resources.
-5. ``METRICS`` of a run, alone; then single rows that are written and not read: a worker, an answer, and,
-   by key, the answers that are dropped.
+5. ``METRICS`` of a run, alone; then single rows that are written and not read: a worker, an answer,
+   and, by key, the answers that are dropped.
 6. ``ORDER``: alone, by who adds rollouts, as the last thing before the commit. Rollouts are numbered
    under it, so their order is the order of commits, and a page never begins behind a rollout that is
    yet to be committed.
