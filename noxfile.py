@@ -11,6 +11,7 @@ import atexit
 import functools
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import tomllib
@@ -19,6 +20,9 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import nox
+
+# Shells start jobs in the background deaf to Ctrl+C, and so are their children. The tests press it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 nox.needs_version = ">=2024.10.9"
 nox.options.default_venv_backend = "uv|virtualenv"

@@ -10,6 +10,7 @@ from agentlightning.recording.context import current_rollout
 from agentlightning.recording.instruments import instruments
 from agentlightning.records import LLM, Data, PromptTemplate
 from agentlightning.runner import RunSettings
+from agentlightning.runner.outcomes import _warn_ignored
 from openai import AsyncOpenAI, OpenAI
 
 
@@ -39,6 +40,7 @@ def test_output_and_rewards_are_stored_when_the_rollout_is_over(bench):
 
 
 def test_a_runs_reward_function_leaves_the_output_alone(bench, caplog):
+    _warn_ignored.cache_clear()  # it is said once a process, perhaps by an earlier test's runner
     rollout_ids = bench.enqueue("number", "result")
     with bench.runner(
         lambda task: 0.5 if task == "number" else Result(0.5, reward=1),
