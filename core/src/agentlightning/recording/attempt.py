@@ -150,8 +150,9 @@ def _finite(value: object, key: AttemptKey, name: str) -> float:
     number = _number(value)
     if number is not None and math.isfinite(number):
         return number
+    shown = scrub(value) if number is None else number
     raise RewardError(
-        f"the {name} of rollout {key.rollout_id} (attempt {key.number}) is {scrub(value)!r}; expected "
+        f"the {name} of rollout {key.rollout_id} (attempt {key.number}) is {shown!r}; expected "
         "a finite number, True or False. Use None, or give no reward, for a rollout that has no score"
     )
 
