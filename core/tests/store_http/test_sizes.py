@@ -105,6 +105,7 @@ def test_reading_may_be_given_up(narrow):
     found = store.spans([key.rollout_id])
     next(found)
     found.close()
+    assert list(found) == []
     store.close()
 
 
